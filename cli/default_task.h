@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which task a config is for when nobody says.
+#pragma once
+
+#include <string>
+
+#include "model/config.h"
+#include "model/recipe.h"
+
+namespace headroom::cli {
+
+struct DefaultTask {
+  Task task = Task::kCausalLm;
+  std::string because;  // "the config's architectures name BertForMaskedLM"
+};
+
+// From the class that "architectures" names; without one, from what the model type is used for:
+// encoders classify sequences, decoders and the rest are language models.
+DefaultTask DefaultTaskOf(const ModelConfig& config);
+
+}  // namespace headroom::cli

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "make_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "default_task.h"
+#include "model/config.h"
+#include "model/locate.h"
+#include "verdict.h"
+
+namespace headroom::cli {
+namespace {
+
+struct LoadedModel {
+  std::string name;
+  std::string origin;  // for messages
+  ModelConfig config;
+};
+
+Result<LoadedModel> LoadModel(const std::string& model) {
+  HEADROOM_ASSIGN_OR_RETURN(std::optional<LocatedModel> located, LocateModel(model));
+  if (located) {
+    HEADROOM_ASSIGN_OR_RETURN(ModelConfig config,
+                              ModelConfig::FromJson(located->config_text, located->origin));
+    return LoadedModel{std::move(located->name), std::move(located->origin), std::move(config)};
+  }
+  const KnownModel* known = FindKnownModel(model);
+  if (known == nullptr) return UnknownModel(model);
+  HEADROOM_ASSIGN_OR_RETURN(ModelConfig config,
+                            ModelConfig::FromJson(known->config_json, known->name));
+  return LoadedModel{std::string(known->name), std::string(known->name), std::move(config)};
+}
+
+// The options with everything decided, and a line for each decision that the user did not make.
+struct Decided {
+  Recipe recipe;
+  Platform platform;
+  std::vector<std::string> assumptions;
+  std::vector<std::string> warnings;
+};
+
+void DecideWeightsDType(const PlanOptions& options, const ModelConfig& config, Decided& decided) {
+  const std::optional<DType> of_config = config.dtype();
+  const DType dtype = options.weights_dtype.value_or(of_config.value_or(DType::kFloat32));
+  decided.recipe.weights_dtype = dtype;
+  if (options.weights_dtype) {
+    decided.assumptions.push_back(fmt::format("weights in {}: --dtype", Name(dtype)));
+  } else if (of_config) {
+    decided.assumptions.push_back(
+        fmt::format("weights in {}: the config's dtype, as from_pretrained loads it (--dtype "
+                    "changes it)",
+                    Name(dtype)));
+  } else {
+    decided.assumptions.push_back(
+        "weights in float32: the config names no dtype (--dtype changes it)");
+  }
+}
+
+void DecideTask(const PlanOptions& options, const ModelConfig& config, Decided& decided) {
+  if (options.task) {
+    decided.recipe.task = *options.task;
+    return;
+  }
+  const DefaultTask task = DefaultTaskOf(config);
+  decided.recipe.task = task.task;
+  decided.assumptions.push_back(
+      fmt::format("task {}: {} (--task changes it)", Name(task.task), task.because));
+}
+
+void DecideLengths(const PlanOptions& options, const ModelConfig& config, Decided& decided) {
+  Recipe& recipe = decided.recipe;
+  if (recipe.task == Task::kImageClassification) {
+    recipe.sequence_length = 0;
+    if (options.sequence_length) {
+      decided.warnings.push_back("--seq has no effect: images have no sequence length");
+    }
+  } else if (options.sequence_length) {
+    recipe.sequence_length = *options.sequence_length;
+  } else {
+    const int64_t positions =
+        config.MaybeInt("max_position_embeddings").value_or(recipe.sequence_length);
+    recipe.sequence_length = std::min(recipe.sequence_length, positions);
+    decided.assumptions.push_back(
+        fmt::format("{} tokens per sample (--seq changes it)", recipe.sequence_length));
+  }
+  if (options.target_sequence_given && recipe.task != Task::kSeq2SeqLm) {
+    decided.warnings.push_back(
+        fmt::format("--target-seq has no effect: the task is {}", Name(recipe.task)));
+    recipe.target_sequence_length = 0;
+  }
+}
+
+void DecideDefaults(const PlanOptions& options, Decided& decided) {
+  std::vector<std::string> defaults;
+  if (!options.batch_given) {
+    defaults.push_back(fmt::format("batch {}", decided.recipe.per_device_train_batch_size));
+  }
+  if (!options.optim_given) defaults.push_back(fmt::format("optim {}", Name(decided.recipe.optim)));
+  if (defaults.empty()) return;
+  decided.assumptions.push_back(
+      fmt::format("TrainingArguments' defaults: {}", fmt::join(defaults, ", ")));
+}
+
+void DecidePlatform(const PlanOptions& options, Decided& decided) {
+  Platform& platform = decided.platform;
+  platform = MeasuredPlatform();
+  platform.allocator = options.allocator;
+  if (options.torch_version) platform.torch_version = *options.torch_version;
+  if (options.transformers_version) platform.transformers_version = *options.transformers_version;
+  if (options.gpu) {
+    platform.gpu = *options.gpu;
+  } else {
+    decided.assumptions.push_back(fmt::format(
+        "CUDA context and library workspaces of an {} (--gpu changes it)", platform.gpu.name));
+  }
+  if (!options.gpu || !options.memory) return;
+  decided.assumptions.push_back(fmt::format("--memory stands for the {} that the {} has",
+                                            FormatBytes(options.gpu->usable), options.gpu->name));
+}
+
+// PyTorch's GradScaler raises on float16 gradients (torch/amp/grad_scaler.py, 2.11.0), and so on
+// every step of such a run.
+Status CheckScaler(const Recipe& recipe) {
+  if (recipe.precision != Precision::kFp16 || recipe.weights_dtype != DType::kFloat16) return {};
+  return Error::BadInput(
+      "--fp16 cannot train float16 weights (PyTorch refuses to unscale their gradients): add "
+      "--dtype float32");
+}
+
+Decided Decide(const PlanOptions& options, const ModelConfig& config) {
+  Decided decided;
+  decided.recipe = options.recipe;
+  decided.warnings = options.warnings;
+  DecideWeightsDType(options, config, decided);
+  DecideTask(options, config, decided);
+  DecideLengths(options, config, decided);
+  DecideDefaults(options, decided);
+  DecidePlatform(options, decided);
+  return decided;
+}
+
+std::string BatchText(const Recipe& recipe) {
+  const int64_t batch = recipe.per_device_train_batch_size;
+  if (recipe.sequence_length == 0) return fmt::format("batch {}", batch);
+  std::string text = fmt::format("batch {} x {} tokens", batch, recipe.sequence_length);
+  if (recipe.target_sequence_length > 0) {
+    text += fmt::format(" to {}", recipe.target_sequence_length);
+  }
+  return text;
+}
+
+std::string PrecisionText(const Recipe& recipe) {
+  const std::string_view weights = Name(recipe.weights_dtype.value_or(DType::kFloat32));
+  const bool autocast =
+      recipe.precision == Precision::kBf16 || recipe.precision == Precision::kFp16;
+  if (autocast) return fmt::format("{} autocast over {} weights", Name(recipe.precision), weights);
+  if (weights != "float32") return fmt::format("{} weights, no autocast", weights);
+  return std::string(Name(recipe.precision));
+}
+
+std::vector<std::string> RecipeParts(const Recipe& recipe, AttnImplementation attn) {
+  std::vector<std::string> parts = {std::string(Name(recipe.task)), BatchText(recipe),
+                                    PrecisionText(recipe), std::string(Name(recipe.optim)),
+                                    fmt::format("{} attention", Name(attn))};
+  if (recipe.gradient_accumulation_steps > 1) {
+    parts.push_back(fmt::format("{} accumulated", recipe.gradient_accumulation_steps));
+  }
+  if (recipe.gradient_checkpointing) {
+    parts.push_back(recipe.use_reentrant ? "reentrant gradient checkpointing"
+                                         : "gradient checkpointing");
+  }
+  if (recipe.max_grad_norm == 0) parts.emplace_back("no clipping");
+  return parts;
+}
+
+template <typename T>
+void Append(std::vector<T>& list, const std::vector<T>& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
+std::optional<Budget> BudgetOf(const PlanOptions& options) {
+  if (!options.gpu && !options.memory) return std::nullopt;
+  Budget budget;
+  if (options.gpu) budget = {std::string(options.gpu->name), options.gpu->usable};
+  if (options.memory) budget.memory = *options.memory;
+  return budget;
+}
+
+}  // namespace
+
+Result<Plan> MakePlan(const PlanOptions& options) {
+  HEADROOM_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(options.model));
+  Decided decided = Decide(options, model.config);
+  HEADROOM_RETURN_IF_ERROR(CheckScaler(decided.recipe));
+  const auto predict = [&](std::optional<Bytes> limit) -> Result<Prediction> {
+    Platform platform = decided.platform;
+    platform.memory_limit = limit;
+    Result<Prediction> prediction = Predict(model.config, decided.recipe, platform);
+    if (!prediction.ok()) return prediction.error().In(model.origin);
+    return prediction;
+  };
+  HEADROOM_ASSIGN_OR_RETURN(Prediction prediction, predict(std::nullopt));
+
+  PlanHeader header;
+  header.model = model.name;
+  header.recipe = RecipeParts(decided.recipe, prediction.attn_used);
+  header.parameters = prediction.parameters;
+  header.trainable = prediction.trainable;
+  header.model_reserved = prediction.after_model_reserved;
+  header.assumptions = std::move(decided.assumptions);
+  Append(header.assumptions, prediction.assumptions);
+  header.warnings = std::move(decided.warnings);
+  Append(header.warnings, model.config.warnings());
+  if (const std::optional<Budget> budget = BudgetOf(options)) {
+    HEADROOM_ASSIGN_OR_RETURN(header.verdict, Judge(prediction, *budget, predict));
+  }
+  PlanReport report = BuildPlanReport(prediction.ledger, std::move(header));
+  return Plan{std::move(prediction.ledger), std::move(report)};
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/nearest.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr int kNarrowest = 80;
+constexpr int kWidest = 110;
+
+std::string_view Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+// POSIX: the first of the three that is set and not empty decides.
+bool LocaleIsUtf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    std::string value(Environment(name));
+    if (value.empty()) continue;
+    std::ranges::transform(value, value.begin(), [](unsigned char c) { return std::tolower(c); });
+    return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+int TerminalWidth() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kNarrowest;
+  return std::clamp<int>(size.ws_col, kNarrowest, kWidest);
+}
+
+// What a user's file holds must not move the cursor or start a second line.
+std::string OneLine(std::string_view message) {
+  std::string line;
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    line += byte < 0x20 || byte == 0x7f ? ' ' : c;
+  }
+  return line;
+}
+
+}  // namespace
+
+Result<TextStyle> StyleOf(const Arguments& arguments) {
+  const std::string when = arguments.Value("--color").value_or("auto");
+  constexpr std::string_view kChoices[] = {"auto", "always", "never"};
+  if (std::ranges::find(kChoices, when) == std::end(kChoices)) {
+    return Error::BadInput(fmt::format("--color {}: choose auto, always or never", when));
+  }
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  const bool able = terminal && Environment("NO_COLOR").empty() && Environment("TERM") != "dumb";
+  TextStyle style;
+  style.colour = when == "always" || (when == "auto" && able);
+  style.unicode = LocaleIsUtf8() && (terminal || when == "always");
+  style.width = terminal ? TerminalWidth() : kNarrowest;
+  return style;
+}
+
+ExitCode Print(std::string_view text, ExitCode code) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<size_t>(written));
+    } else if (errno == EPIPE) {
+      return code;
+    } else if (errno != EINTR) {
+      fmt::print(stderr, "headroom: writing to standard output failed: {}\n", std::strerror(errno));
+      return ExitCode::kInternal;
+    }
+  }
+  return code;
+}
+
+ExitCode Fail(std::string_view command, const Error& error) {
+  Warn(command, error.message);
+  return ExitCodeOf(error.code);
+}
+
+void Warn(std::string_view command, std::string_view message) {
+  const std::string_view space = command.empty() ? "" : " ";
+  fmt::print(stderr, "headroom{}{}: {}\n", space, command, OneLine(message));
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything that leaves the program: standard output, the one line of an error, and what the
+// terminal can show.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "arguments.h"
+#include "base/result.h"
+#include "exit_code.h"
+#include "report/text.h"
+
+namespace headroom::cli {
+
+// The flag every printing subcommand takes.
+inline constexpr Flag kColorFlag = {"--color", Takes::kValue, "WHEN",
+                                    "auto (on a terminal), always or never"};
+
+// What standard output can show, given --color. Colours on a terminal (unless NO_COLOR is set or
+// TERM is dumb), Unicode when the locale is UTF-8, both only there unless --color always.
+Result<TextStyle> StyleOf(const Arguments& arguments);
+
+// Writes `text` to standard output and returns `code`. A closed pipe ends the output quietly; any
+// other failure is told on stderr and returns kInternal.
+ExitCode Print(std::string_view text, ExitCode code = ExitCode::kOk);
+
+// One line on stderr: "headroom plan: MESSAGE".
+ExitCode Fail(std::string_view command, const Error& error);
+void Warn(std::string_view command, std::string_view message);
+
+}  // namespace headroom::cli

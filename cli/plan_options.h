@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the flags of `headroom plan` ask for, each value checked by itself.
+//
+// Later words win in this order: TrainingArguments' defaults, the --args file, the flags. What
+// needs the model's config (its dtype, its task) is decided in make_plan.cc.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/result.h"
+#include "model/catalogue.h"
+#include "model/recipe.h"
+#include "predict/predict.h"
+
+namespace headroom::cli {
+
+struct PlanOptions {
+  std::string model;
+
+  // The --args file and the flags, folded over the defaults. Its task, sequence_length and
+  // weights_dtype only count where the fields below say that somebody asked for them.
+  Recipe recipe;
+  std::optional<Task> task;
+  std::optional<int64_t> sequence_length;
+  std::optional<DType> weights_dtype;
+  bool batch_given = false;
+  bool optim_given = false;
+  bool target_sequence_given = false;
+
+  std::optional<std::string> torch_version;
+  std::optional<std::string> transformers_version;
+  AllocatorOptions allocator;
+  std::string alloc_conf;  // as written; empty when not given
+
+  std::optional<Gpu> gpu;
+  std::optional<Bytes> memory;
+
+  bool json = false;
+  bool by_module = false;
+  std::string ledger_path;  // empty: no ledger is written
+
+  std::vector<std::string> warnings;  // of the --args file
+};
+
+const Syntax& PlanSyntax();
+
+// Checks every flag and reads the --args file. The message of an error names the flag, the value
+// and what to write instead.
+Result<PlanOptions> ReadPlanOptions(const Arguments& arguments);
+
+}  // namespace headroom::cli

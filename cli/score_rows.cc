@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "score_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+namespace headroom::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kLargestCount = int64_t{1} << 62;
+constexpr int64_t kLargestRecipeNumber = int64_t{1} << 31;
+// Rows nest four deep; what nests deeper is no row, and is refused before it is parsed.
+constexpr int kDeepest = 16;
+
+bool NestsTooDeeply(std::string_view line) {
+  int depth = 0;
+  bool quoted = false;
+  for (size_t at = 0; at < line.size(); ++at) {
+    const char c = line[at];
+    if (quoted && c == '\\') ++at;
+    if (c == '"') quoted = !quoted;
+    if (quoted) continue;
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (depth > kDeepest) return true;
+  }
+  return false;
+}
+
+Error Missing(std::string_view key, std::string_view what) {
+  return Error::BadInput(fmt::format("\"{}\" is missing or not {}", key, what));
+}
+
+Result<std::string> Text(const Json& object, std::string_view key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_string()) return Missing(key, "a text");
+  return found->get<std::string>();
+}
+
+Result<int64_t> Count(const Json& value, std::string_view key, int64_t largest) {
+  if (!value.is_number_integer()) return Missing(key, "a whole number");
+  const bool huge =
+      value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(largest);
+  if (huge || value.get<int64_t>() < 0 || value.get<int64_t>() > largest) {
+    return Error::BadInput(fmt::format("\"{}\" is negative or larger than {}", key, largest));
+  }
+  return value.get<int64_t>();
+}
+
+Result<std::optional<int64_t>> MaybeCount(const Json& object, std::string_view key) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return std::optional<int64_t>();
+  HEADROOM_ASSIGN_OR_RETURN(const int64_t count, Count(*found, key, kLargestCount));
+  return std::optional(count);
+}
+
+// ---- The recipe ----
+
+using Apply = std::function<Status(const Json& value, MeasuredRow& row)>;
+
+// Sets a number of the recipe.
+template <typename T>
+Apply Number(std::string_view key, T Recipe::*member, int64_t smallest) {
+  return [=](const Json& value, MeasuredRow& row) -> Status {
+    HEADROOM_ASSIGN_OR_RETURN(const int64_t count, Count(value, key, kLargestRecipeNumber));
+    if (count < smallest) {
+      return Error::BadInput(fmt::format("\"{}\" must be at least {}", key, smallest));
+    }
+    row.recipe.*member = static_cast<T>(count);
+    return {};
+  };
+}
+
+Apply Truth(std::string_view key, bool Recipe::*member) {
+  return [=](const Json& value, MeasuredRow& row) -> Status {
+    if (!value.is_boolean()) return Missing(key, "true or false");
+    row.recipe.*member = value.get<bool>();
+    return {};
+  };
+}
+
+// Sets a named choice of the recipe; a name that is not known makes the row unsupported.
+template <typename T, typename Member>
+Apply Choice(std::string_view key, Member Recipe::*member,
+             std::optional<T> (*parse)(std::string_view)) {
+  return [=](const Json& value, MeasuredRow& row) -> Status {
+    if (!value.is_string()) return Missing(key, "a text");
+    const std::string name = value.get<std::string>();
+    if (const std::optional<T> choice = parse(name)) {
+      row.recipe.*member = *choice;
+    } else {
+      row.unsupported = fmt::format("{} {}", key, name);
+    }
+    return {};
+  };
+}
+
+Status ApplyMode(const Json& value, MeasuredRow& row) {
+  if (value == "torch-loop") {
+    row.recipe.driver = Driver::kTorchLoop;
+  } else if (value == "generate") {
+    row.unsupported = "generation";
+  } else if (value != "train" && value != "trainer") {
+    row.unsupported = "mode";
+  }
+  return {};
+}
+
+Status ApplyMaxGradNorm(const Json& value, MeasuredRow& row) {
+  if (!value.is_number() || value.get<double>() < 0) return Missing("max_grad_norm", "a number");
+  row.recipe.max_grad_norm = value.get<double>();
+  return {};
+}
+
+Status ApplyAllocConf(const Json& value, MeasuredRow& row) {
+  if (!value.is_string()) return Missing("alloc_conf", "a text");
+  row.alloc_conf = value.get<std::string>();
+  return {};
+}
+
+struct RecipeKey {
+  std::string_view name;
+  Apply apply;
+};
+
+const std::vector<RecipeKey>& RecipeKeys() {
+  const auto nothing = [](const Json&, MeasuredRow&) -> Status { return {}; };
+  static const std::vector<RecipeKey> keys = {
+      {"batch", Number("batch", &Recipe::per_device_train_batch_size, 1)},
+      {"seq", Number("seq", &Recipe::sequence_length, 0)},
+      {"target_seq", Number("target_seq", &Recipe::target_sequence_length, 0)},
+      {"accum", Number("accum", &Recipe::gradient_accumulation_steps, 1)},
+      {"steps", Number("steps", &Recipe::steps, 1)},
+      {"precision", Choice("precision", &Recipe::precision, &ParsePrecision)},
+      {"optim", Choice("optim", &Recipe::optim, &ParseOptim)},
+      {"attn", Choice("attn", &Recipe::attn_implementation, &ParseAttnImplementation)},
+      {"weights_dtype", Choice("weights_dtype", &Recipe::weights_dtype, &ParseDType)},
+      {"checkpoint", Truth("checkpoint", &Recipe::gradient_checkpointing)},
+      {"reentrant", Truth("reentrant", &Recipe::use_reentrant)},
+      {"attention_mask", Truth("attention_mask", &Recipe::attention_mask)},
+      {"max_grad_norm", &ApplyMaxGradNorm},
+      {"mode", &ApplyMode},
+      {"alloc_conf", &ApplyAllocConf},
+      {"snapshot", nothing},
+      {"beams", nothing},
+      {"new_tokens", nothing},
+  };
+  return keys;
+}
+
+Status ReadRecipe(const Json& recipe, MeasuredRow& row) {
+  for (const auto& [name, value] : recipe.items()) {
+    if (value.is_null()) continue;
+    if (name == "lora") {
+      row.unsupported = "LoRA";
+      continue;
+    }
+    const auto key = std::ranges::find(RecipeKeys(), name, &RecipeKey::name);
+    if (key == RecipeKeys().end()) {
+      row.unsupported = fmt::format("recipe with {}", name);
+      continue;
+    }
+    if (const Status status = key->apply(value, row); !status.ok()) {
+      return status.error().In("\"recipe\"");
+    }
+  }
+  return {};
+}
+
+// ---- The row ----
+
+Status ReadPhases(const Json& object, MeasuredRow& row) {
+  const auto phases = object.find("phases");
+  if (phases == object.end()) return {};
+  if (!phases->is_array()) return Missing("phases", "a list");
+  for (const Json& phase : *phases) {
+    if (!phase.is_array() || phase.size() < 3 || !phase[0].is_string()) {
+      return Missing("phases", "a list of [name, allocated, peak, reserved]");
+    }
+    HEADROOM_ASSIGN_OR_RETURN(const int64_t allocated, Count(phase[1], "phases", kLargestCount));
+    HEADROOM_ASSIGN_OR_RETURN(const int64_t peak, Count(phase[2], "phases", kLargestCount));
+    row.phases.push_back({phase[0].get<std::string>(), allocated, peak});
+  }
+  return {};
+}
+
+Status ReadMeasurements(const Json& object, MeasuredRow& row) {
+  HEADROOM_ASSIGN_OR_RETURN(row.parameters, MaybeCount(object, "params"));
+  HEADROOM_ASSIGN_OR_RETURN(row.after_model_allocated, MaybeCount(object, "after_model_allocated"));
+  HEADROOM_ASSIGN_OR_RETURN(row.peak_allocated, MaybeCount(object, "peak_allocated"));
+  HEADROOM_ASSIGN_OR_RETURN(row.peak_reserved, MaybeCount(object, "peak_reserved"));
+  if (!row.peak_allocated) return Missing("peak_allocated", "a whole number");
+  HEADROOM_ASSIGN_OR_RETURN(const std::optional<int64_t> process,
+                            MaybeCount(object, "final_process"));
+  HEADROOM_ASSIGN_OR_RETURN(const std::optional<int64_t> reserved,
+                            MaybeCount(object, "final_reserved"));
+  if (row.peak_reserved && process && reserved) {
+    row.device = *row.peak_reserved - *reserved + *process;
+  }
+  return ReadPhases(object, row);
+}
+
+Result<MeasuredRow> ReadRow(std::string_view line) {
+  if (NestsTooDeeply(line)) return Error::BadInput("is nested too deeply to be a row");
+  Json object;
+  try {
+    object = Json::parse(line);
+  } catch (const Json::parse_error& failure) {
+    return Error::BadInput(fmt::format("not JSON at byte {}", failure.byte));
+  }
+  if (!object.is_object()) return Error::BadInput("a row is a JSON object");
+  MeasuredRow row;
+  HEADROOM_ASSIGN_OR_RETURN(row.id, Text(object, "id"));
+  HEADROOM_ASSIGN_OR_RETURN(const std::string task, Text(object, "task"));
+  if (!object.contains("config") || !object["config"].is_object()) {
+    return Missing("config", "an object");
+  }
+  if (!object.contains("recipe") || !object["recipe"].is_object()) {
+    return Missing("recipe", "an object");
+  }
+  HEADROOM_ASSIGN_OR_RETURN(row.model_type, Text(object["config"], "model_type"));
+  row.config_json = object["config"].dump();
+  HEADROOM_RETURN_IF_ERROR(ReadRecipe(object["recipe"], row));
+  if (const std::optional<Task> known = ParseTask(task)) {
+    row.recipe.task = *known;
+  } else {
+    row.unsupported = fmt::format("task {}", task);
+  }
+  HEADROOM_RETURN_IF_ERROR(ReadMeasurements(object, row));
+  return row;
+}
+
+}  // namespace
+
+Result<std::vector<MeasuredRow>> ReadMeasuredRows(std::string_view text, std::string_view origin) {
+  std::vector<MeasuredRow> rows;
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t newline = text.find('\n');
+    const std::string_view line = text.substr(0, newline);
+    text = newline == std::string_view::npos ? std::string_view() : text.substr(newline + 1);
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    Result<MeasuredRow> row = ReadRow(line);
+    if (!row.ok()) return row.error().In(fmt::format("{}:{}", origin, number));
+    rows.push_back(*std::move(row));
+  }
+  if (rows.empty()) {
+    return Error::BadInput(
+        fmt::format("{}: holds no rows: give a file of measured runs, one JSON "
+                    "object a line",
+                    origin));
+  }
+  return rows;
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/parameter_table.h"
+
+#include <array>
+
+#include "base/nearest.h"
+#include "model/parameter_builders.h"
+
+namespace headroom {
+namespace {
+
+struct Builder {
+  std::string_view model_type;
+  Result<ParameterTable> (*build)(const ModelConfig& config, Task task);
+};
+
+constexpr std::array kBuilders = {
+    Builder{"bert", &BertParameters},
+    Builder{"gpt2", &Gpt2Parameters},
+    Builder{"llama", &LlamaParameters},
+};
+
+}  // namespace
+
+Result<ParameterTable> ParameterTable::Build(const ModelConfig& config, Task task) {
+  for (const Builder& builder : kBuilders) {
+    if (builder.model_type == config.model_type()) return builder.build(config, task);
+  }
+  const std::vector<std::string_view> known = SupportedModelTypes();
+  return Error::Unsupported("model_type \"" + config.model_type() + "\" is not modelled yet" +
+                            DidYouMean(config.model_type(), known));
+}
+
+std::vector<std::string_view> ParameterTable::SupportedModelTypes() {
+  std::vector<std::string_view> types;
+  for (const Builder& builder : kBuilders) types.push_back(builder.model_type);
+  return types;
+}
+
+const ParameterSpec* ParameterTable::Find(std::string_view name) const {
+  for (const ParameterSpec& entry : entries_) {
+    if (entry.name == name) return &entry;
+  }
+  return nullptr;
+}
+
+int64_t ParameterTable::parameter_count() const {
+  int64_t count = 0;
+  for (const ParameterSpec& entry : entries_) {
+    if (!entry.is_buffer) count += entry.shape.NumElements();
+  }
+  return count;
+}
+
+Bytes ParameterTable::parameter_bytes(DType dtype) const {
+  return Bytes(parameter_count() * ElementSize(dtype));
+}
+
+Bytes ParameterTable::buffer_bytes() const {
+  Bytes bytes;
+  for (const ParameterSpec& entry : entries_) {
+    if (entry.is_buffer) bytes += Bytes(entry.shape.NumElements() * ElementSize(entry.buffer_dtype));
+  }
+  return bytes;
+}
+
+void ParameterTable::Add(std::string name, Shape shape) {
+  entries_.push_back({std::move(name), shape});
+}
+
+void ParameterTable::AddBuffer(std::string name, Shape shape, DType dtype) {
+  entries_.push_back({std::move(name), shape, true, dtype});
+}
+
+void ParameterTable::AddLinear(const std::string& name, int64_t in, int64_t out, bool bias) {
+  Add(name + ".weight", {out, in});
+  if (bias) Add(name + ".bias", {out});
+}
+
+void ParameterTable::AddLayerNorm(const std::string& name, int64_t size, bool bias) {
+  Add(name + ".weight", {size});
+  if (bias) Add(name + ".bias", {size});
+}
+
+Error UnsupportedTask(const ModelConfig& config, Task task) {
+  return Error::Unsupported("task " + std::string(Name(task)) + " is not modelled for model_type \"" +
+                            config.model_type() + "\"");
+}
+
+Status CheckDivisible(const ModelConfig& config, std::string_view size, std::string_view parts) {
+  const int64_t whole = config.Int(size);
+  const int64_t by = config.Int(parts);
+  if (by > 0 && whole % by == 0) return {};
+  return Error::BadInput(std::string(size) + " " + std::to_string(whole) + " is not divisible by " +
+                         std::string(parts) + " " + std::to_string(by) + ": correct one of them in config.json");
+}
+
+}  // namespace headroom

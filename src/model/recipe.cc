@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/recipe.h"
+
+#include <span>
+
+namespace headroom {
+namespace {
+
+// The first entry of a value is the name that is printed, later ones are only read.
+template <typename Enum>
+struct Named {
+  std::string_view name;
+  Enum value;
+};
+
+constexpr Named<Task> kTasks[] = {
+    {"sequence-classification", Task::kSequenceClassification},
+    {"token-classification", Task::kTokenClassification},
+    {"causal-lm", Task::kCausalLm},
+    {"masked-lm", Task::kMaskedLm},
+    {"seq2seq-lm", Task::kSeq2SeqLm},
+    {"image-classification", Task::kImageClassification},
+    // The hub's words for the same tasks.
+    {"text-classification", Task::kSequenceClassification},
+    {"text-generation", Task::kCausalLm},
+    {"fill-mask", Task::kMaskedLm},
+    {"text2text-generation", Task::kSeq2SeqLm},
+};
+
+constexpr Named<Precision> kPrecisions[] = {
+    {"fp32", Precision::kFp32},    {"tf32", Precision::kTf32},    {"bf16", Precision::kBf16},
+    {"fp16", Precision::kFp16},    {"float32", Precision::kFp32}, {"bfloat16", Precision::kBf16},
+    {"float16", Precision::kFp16},
+};
+
+constexpr Named<AttnImplementation> kAttnImplementations[] = {
+    {"auto", AttnImplementation::kAuto},
+    {"eager", AttnImplementation::kEager},
+    {"sdpa", AttnImplementation::kSdpa},
+    {"flash_attention_2", AttnImplementation::kFlashAttention2},
+};
+
+// OptimizerNames of transformers 5.17.0, training_args.py, and torch.optim.Adam's "adam".
+constexpr Named<Optim> kOptims[] = {
+    {"adamw_torch", Optim::kAdamWTorch},
+    {"adamw_torch_fused", Optim::kAdamWTorchFused},
+    {"adam", Optim::kAdam},
+    {"sgd", Optim::kSgd},
+    {"adafactor", Optim::kAdafactor},
+    {"adagrad", Optim::kAdagrad},
+    {"rmsprop", Optim::kRmsprop},
+    {"adamw_bnb_8bit", Optim::kAdamW8bit},
+    {"adamw_8bit", Optim::kAdamW8bit},
+};
+
+template <typename Enum>
+std::string_view NameIn(std::span<const Named<Enum>> table, Enum wanted) {
+  for (const auto& [name, value] : table) {
+    if (value == wanted) return name;
+  }
+  return "unknown";
+}
+
+template <typename Enum>
+std::optional<Enum> ParseIn(std::span<const Named<Enum>> table, std::string_view wanted) {
+  for (const auto& [name, value] : table) {
+    if (name == wanted) return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view Name(Task task) { return NameIn<Task>(kTasks, task); }
+std::optional<Task> ParseTask(std::string_view name) { return ParseIn<Task>(kTasks, name); }
+
+std::string_view Name(Precision precision) { return NameIn<Precision>(kPrecisions, precision); }
+std::optional<Precision> ParsePrecision(std::string_view name) {
+  return ParseIn<Precision>(kPrecisions, name);
+}
+
+std::string_view Name(AttnImplementation attn) {
+  return NameIn<AttnImplementation>(kAttnImplementations, attn);
+}
+std::optional<AttnImplementation> ParseAttnImplementation(std::string_view name) {
+  return ParseIn<AttnImplementation>(kAttnImplementations, name);
+}
+
+std::string_view Name(Optim optim) { return NameIn<Optim>(kOptims, optim); }
+std::optional<Optim> ParseOptim(std::string_view name) { return ParseIn<Optim>(kOptims, name); }
+std::vector<std::string_view> OptimNames() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, value] : kOptims) names.push_back(name);
+  return names;
+}
+
+}  // namespace headroom

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Recipe: how a model is trained or run, under the names of Hugging Face's TrainingArguments.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace headroom {
+
+// The AutoModelFor… class, by the task names of the Hugging Face hub and of hf_memory.jsonl.
+enum class Task : uint8_t {
+  kSequenceClassification,
+  kTokenClassification,
+  kCausalLm,
+  kMaskedLm,
+  kSeq2SeqLm,
+  kImageClassification,
+};
+std::string_view Name(Task task);  // "sequence-classification", "causal-lm", …
+std::optional<Task> ParseTask(std::string_view name);
+
+// What the numbers are: bf16 and fp16 are autocast over weights in `weights_dtype`.
+enum class Precision : uint8_t { kFp32, kTf32, kBf16, kFp16 };
+std::string_view Name(Precision precision);  // "fp32", …
+std::optional<Precision> ParsePrecision(std::string_view name);
+
+// transformers' attn_implementation. kAuto: sdpa where the model class has it, else eager.
+enum class AttnImplementation : uint8_t { kAuto, kEager, kSdpa, kFlashAttention2 };
+std::string_view Name(AttnImplementation attn);
+std::optional<AttnImplementation> ParseAttnImplementation(std::string_view name);
+
+// TrainingArguments.optim values, as transformers spells them.
+enum class Optim : uint8_t {
+  kAdamWTorch,       // "adamw_torch": foreach
+  kAdamWTorchFused,  // "adamw_torch_fused"
+  kAdam,             // torch.optim.Adam, foreach; of the plain loop ("adam")
+  kSgd,
+  kAdafactor,
+  kAdagrad,
+  kRmsprop,
+  kAdamW8bit,  // "adamw_bnb_8bit" ("adamw_8bit")
+};
+std::string_view Name(Optim optim);
+std::optional<Optim> ParseOptim(std::string_view name);
+std::vector<std::string_view> OptimNames();
+
+// What drives the steps: Trainer.train, or a plain PyTorch loop with GradScaler.
+enum class Driver : uint8_t { kTrainer, kTorchLoop };
+
+struct Recipe {
+  Task task = Task::kCausalLm;
+  Driver driver = Driver::kTrainer;
+  int64_t per_device_train_batch_size = 8;  // TrainingArguments' default
+  int64_t sequence_length = 512;            // tokens per sample; 0 for images
+  int64_t target_sequence_length = 0;       // seq2seq decoder; 0 means sequence_length
+  Precision precision = Precision::kFp32;
+  std::optional<DType> weights_dtype;  // the dtype the model is built in; unset: fp32
+  Optim optim = Optim::kAdamWTorchFused;
+  AttnImplementation attn_implementation = AttnImplementation::kAuto;
+  bool gradient_checkpointing = false;
+  bool use_reentrant = false;  // of gradient_checkpointing_kwargs
+  int64_t gradient_accumulation_steps = 1;
+  double max_grad_norm = 1.0;  // 0 turns clipping off
+  bool attention_mask = false;  // the batch carries a mask of ones
+  int steps = 3;                // optimizer steps to play; memory is steady from the third on
+};
+
+}  // namespace headroom

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "observe/pickle_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace headroom::observe {
+namespace {
+
+using Tag = PickleValue::Tag;
+
+constexpr int kNewestProtocol = 5;
+constexpr uint64_t kLeastStackLimit = uint64_t{1} << 20;
+constexpr size_t kLongestNumberText = 64;
+// Bytes of a snapshot per memo entry are about 68 (twenty-nine real files); reserving for more
+// entries than come costs address space only.
+constexpr uint64_t kBytesPerMemoEntry = 56;
+constexpr uint64_t kMostReserved = uint64_t{1} << 26;
+
+template <typename T>
+T Load(const char* at) {
+  static_assert(std::endian::native == std::endian::little, "pickles are little-endian");
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+template <typename T>
+std::optional<T> ParseNumber(std::string_view text) {
+  T value{};
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+void AppendUtf8(uint32_t point, std::string* out) {
+  const auto tail = [&](int shift) { return static_cast<char>(0x80 | (point >> shift & 0x3f)); };
+  if (point < 0x80) {
+    out->push_back(static_cast<char>(point));
+  } else if (point < 0x800) {
+    *out += {static_cast<char>(0xc0 | point >> 6), tail(0)};
+  } else if (point < 0x10000) {
+    *out += {static_cast<char>(0xe0 | point >> 12), tail(6), tail(0)};
+  } else {
+    *out += {static_cast<char>(0xf0 | (point >> 18 & 7)), tail(12), tail(6), tail(0)};
+  }
+}
+
+// Python's raw-unicode-escape, how protocol 0 writes text: Latin-1, \\uXXXX and \\UXXXXXXXX.
+std::string RawUnicodeUnescape(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const size_t digits = text.substr(at).starts_with("\\u")   ? 4
+                          : text.substr(at).starts_with("\\U") ? 8
+                                                               : 0;
+    uint32_t point = static_cast<uint8_t>(text[at]);
+    if (digits > 0 && at + 2 + digits <= text.size()) {
+      const char* first = text.data() + at + 2;
+      uint32_t escaped = 0;
+      if (std::from_chars(first, first + digits, escaped, 16).ptr == first + digits) {
+        point = escaped;
+        at += 1 + digits;
+      }
+    }
+    AppendUtf8(point, &out);
+  }
+  return out;
+}
+
+uint8_t Byte(const char* at) { return static_cast<uint8_t>(*at); }
+
+}  // namespace
+
+PickleReader::PickleReader(ByteWindow* window, PickleSchema* schema, uint64_t expected_bytes)
+    : window_(window),
+      schema_(schema),
+      stack_(4096),
+      containers_(1),  // number 0 is the empty tuple
+      instruction_(window->begin()) {
+  memo_.reserve(std::min(expected_bytes / kBytesPerMemoEntry, kMostReserved));
+}
+
+Result<PickleValue> PickleReader::Run() {
+  Cursor cursor{window_->begin(), window_->end()};
+  for (;;) {
+    instruction_ = cursor.at;
+    const Next next = Step(cursor);
+    if (!status_.ok()) return status_.error();
+    if (next == Next::kStop) return stack_[top_ - 1];
+  }
+}
+
+void PickleReader::RunGets(Cursor& cursor) {
+  const char* at = cursor.at;
+  const size_t known = memo_.size();
+  size_t top = top_;
+  while (cursor.end - at >= 5 && top < stack_.size()) {
+    const auto opcode = PickleOpcode(Byte(at));
+    uint32_t index = 0;
+    size_t length = 2;
+    if (opcode == PickleOpcode::kBinGet) {
+      index = Byte(at + 1);
+    } else if (opcode == PickleOpcode::kLongBinGet) {
+      index = Load<uint32_t>(at + 1);
+      length = 5;
+    } else {
+      break;
+    }
+    if (index >= known || memo_[index].is(Tag::kUnset)) break;  // Step() says what is wrong
+    stack_[top++] = memo_[index];
+    at += length;
+  }
+  top_ = top;
+  cursor.at = at;
+}
+
+PickleReader::Next PickleReader::Step(Cursor& cursor) {
+  if (!Need(cursor, 1)) return Truncated();
+  const auto opcode = PickleOpcode(Byte(cursor.at));
+  switch (opcode) {
+    case PickleOpcode::kBinGet:
+    case PickleOpcode::kLongBinGet:
+      RunGets(cursor);
+      if (!Need(cursor, 1)) return Truncated();
+      // What stopped the run is done here when it is a GET itself: at the window's edge, or wrong.
+      return PickleOpcode(Byte(cursor.at)) == PickleOpcode::kBinGet ||
+                     PickleOpcode(Byte(cursor.at)) == PickleOpcode::kLongBinGet
+                 ? StepMemo(PickleOpcode(Byte(cursor.at)), cursor)
+                 : Next::kContinue;
+    case PickleOpcode::kMemoize:
+      return StepMemo(opcode, cursor);
+    case PickleOpcode::kBinInt1:
+    case PickleOpcode::kBinInt:
+    case PickleOpcode::kBinInt2:
+    case PickleOpcode::kLong1:
+      return StepInteger(opcode, cursor);
+    case PickleOpcode::kShortBinUnicode:
+    case PickleOpcode::kBinUnicode:
+      return StepString(opcode, cursor);
+    case PickleOpcode::kMark:
+    case PickleOpcode::kEmptyDict:
+    case PickleOpcode::kEmptyList:
+      return StepOpen(opcode, cursor);
+    case PickleOpcode::kSetItems:
+    case PickleOpcode::kAppends:
+      return StepFill(opcode, cursor);
+    default:
+      return StepRest(opcode, cursor);
+  }
+}
+
+PickleReader::Next PickleReader::StepRest(PickleOpcode opcode, Cursor& cursor) {
+  switch (opcode) {
+    case PickleOpcode::kNone:
+    case PickleOpcode::kNewTrue:
+    case PickleOpcode::kNewFalse:
+      Push(opcode == PickleOpcode::kNone ? PickleValue::None()
+                                         : PickleValue::Bool(opcode == PickleOpcode::kNewTrue));
+      ++cursor.at;
+      return Next::kContinue;
+    case PickleOpcode::kBinFloat: {
+      if (!Need(cursor, 9)) return Truncated();
+      // The one big-endian number in pickle.
+      const uint64_t bits = __builtin_bswap64(Load<uint64_t>(cursor.at + 1));
+      Push(PickleValue::Of(Tag::kFloat, floats_.size()));
+      floats_.push_back(std::bit_cast<double>(bits));
+      cursor.at += 9;
+      return Next::kContinue;
+    }
+    case PickleOpcode::kProto:
+      if (!Need(cursor, 2)) return Truncated();
+      protocol_ = Byte(cursor.at + 1);
+      if (protocol_ > kNewestProtocol) {
+        return FailWith(fmt::format("pickle protocol {} is not known here (0 to {} are)", protocol_,
+                                    kNewestProtocol));
+      }
+      cursor.at += 2;
+      return Next::kContinue;
+    case PickleOpcode::kFrame:  // a hint for readers that do not see the whole file
+      if (!Need(cursor, 9)) return Truncated();
+      cursor.at += 9;
+      return Next::kContinue;
+    case PickleOpcode::kStop:
+      return top_ > 0 ? Next::kStop : FailWith("the pickle ends without a value");
+    case PickleOpcode::kLong4:
+      return StepInteger(opcode, cursor);
+    case PickleOpcode::kBinUnicode8:
+      return StepString(opcode, cursor);
+    case PickleOpcode::kBinPut:
+    case PickleOpcode::kLongBinPut:
+      return StepMemo(opcode, cursor);
+    case PickleOpcode::kIntText:
+    case PickleOpcode::kLongText:
+    case PickleOpcode::kFloatText:
+    case PickleOpcode::kUnicodeText:
+    case PickleOpcode::kGetText:
+    case PickleOpcode::kPutText:
+      return StepText(opcode, cursor);
+    case PickleOpcode::kEmptyTuple:
+      return StepOpen(opcode, cursor);
+    case PickleOpcode::kSetItem:
+    case PickleOpcode::kAppend:
+      return StepFill(opcode, cursor);
+    default:
+      return StepBuild(opcode, cursor);
+  }
+}
+
+PickleReader::Next PickleReader::StepInteger(PickleOpcode opcode, Cursor& cursor) {
+  switch (opcode) {
+    case PickleOpcode::kBinInt1:
+      if (!Need(cursor, 2)) return Truncated();
+      Push(PickleValue::Int(Byte(cursor.at + 1)));
+      cursor.at += 2;
+      return Next::kContinue;
+    case PickleOpcode::kBinInt2:
+      if (!Need(cursor, 3)) return Truncated();
+      Push(PickleValue::Int(Load<uint16_t>(cursor.at + 1)));
+      cursor.at += 3;
+      return Next::kContinue;
+    case PickleOpcode::kBinInt:
+      if (!Need(cursor, 5)) return Truncated();
+      Push(PickleValue::Int(Load<int32_t>(cursor.at + 1)));
+      cursor.at += 5;
+      return Next::kContinue;
+    case PickleOpcode::kLong1:
+      if (!Need(cursor, 2)) return Truncated();
+      return PushLong(cursor, 2, Byte(cursor.at + 1));
+    default:
+      if (!Need(cursor, 5)) return Truncated();
+      return PushLong(cursor, 5, Load<uint32_t>(cursor.at + 1));
+  }
+}
+
+PickleReader::Next PickleReader::PushLong(Cursor& cursor, size_t header, uint64_t size) {
+  if (size > kLongestInteger) {
+    return FailWith(
+        fmt::format("an integer of {} bytes; the longest read here has {}", size, kLongestInteger));
+  }
+  if (!Need(cursor, header + size)) return Truncated();
+  const char* digits = cursor.at + header;
+  const bool negative = size > 0 && Byte(digits + size - 1) >= 0x80;
+  uint64_t value = negative ? ~uint64_t{0} : 0;
+  std::memcpy(&value, digits, std::min<size_t>(size, 8));
+  // Nine bytes carry an unsigned 64-bit number (SIZE_MAX, a pointer): the ninth is its sign.
+  if (size == kLongestInteger) {
+    if (Byte(digits + 8) != 0) return FailWith("an integer of more than 64 bits");
+    PushUint64(value);
+  } else {
+    PushInt64(static_cast<int64_t>(value));
+  }
+  cursor.at += header + size;
+  return Next::kContinue;
+}
+
+PickleReader::Next PickleReader::StepString(PickleOpcode opcode, Cursor& cursor) {
+  switch (opcode) {
+    case PickleOpcode::kShortBinUnicode:
+      if (!Need(cursor, 2)) return Truncated();
+      return PushString(cursor, 2, Byte(cursor.at + 1));
+    case PickleOpcode::kBinUnicode:
+      if (!Need(cursor, 5)) return Truncated();
+      return PushString(cursor, 5, Load<uint32_t>(cursor.at + 1));
+    default:
+      if (!Need(cursor, 9)) return Truncated();
+      return PushString(cursor, 9, Load<uint64_t>(cursor.at + 1));
+  }
+}
+
+PickleReader::Next PickleReader::PushString(Cursor& cursor, size_t header, uint64_t size) {
+  if (size > kLongestString) {
+    return FailWith(
+        fmt::format("a string of {} bytes; the longest read here has {}", size, kLongestString));
+  }
+  if (!Need(cursor, header + size)) return Truncated();
+  if (strings_.full()) {
+    return FailWith("more different strings than a snapshot can have");
+  }
+  Push(PickleValue::Of(Tag::kString,
+                       static_cast<uint64_t>(strings_.Intern({cursor.at + header, size}))));
+  cursor.at += header + size;
+  return Next::kContinue;
+}
+
+PickleReader::Next PickleReader::StepMemo(PickleOpcode opcode, Cursor& cursor) {
+  const bool is_long = opcode == PickleOpcode::kLongBinGet || opcode == PickleOpcode::kLongBinPut;
+  const size_t length = opcode == PickleOpcode::kMemoize ? 1 : is_long ? 5 : 2;
+  if (!Need(cursor, length)) return Truncated();
+  uint64_t index = memo_.size();
+  if (length == 5) index = Load<uint32_t>(cursor.at + 1);
+  if (length == 2) index = Byte(cursor.at + 1);
+  cursor.at += length;
+  const bool get = opcode == PickleOpcode::kBinGet || opcode == PickleOpcode::kLongBinGet;
+  return get ? Get(index) : Memoize(index);
+}
+
+PickleReader::Next PickleReader::StepText(PickleOpcode opcode, Cursor& cursor) {
+  const bool is_string = opcode == PickleOpcode::kUnicodeText;
+  const std::optional<std::string_view> line =
+      Line(cursor, is_string ? kLongestString : kLongestNumberText);
+  if (!line) {
+    return window_->status().ok() && cursor.at == cursor.end
+               ? Truncated()
+               : FailWith(fmt::format("{} without an end", PickleOpcodeName(uint8_t(opcode))));
+  }
+  switch (opcode) {
+    case PickleOpcode::kUnicodeText: {
+      if (strings_.full()) return FailWith("more different strings than a snapshot can have");
+      const StringId id = strings_.Intern(RawUnicodeUnescape(*line));
+      Push(PickleValue::Of(Tag::kString, static_cast<uint64_t>(id)));
+      break;
+    }
+    case PickleOpcode::kFloatText: {
+      const std::optional<double> number = ParseNumber<double>(*line);
+      if (!number) return FailWith("FLOAT without a number");
+      Push(PickleValue::Of(Tag::kFloat, floats_.size()));
+      floats_.push_back(*number);
+      break;
+    }
+    case PickleOpcode::kGetText:
+    case PickleOpcode::kPutText: {
+      const std::optional<uint64_t> index = ParseNumber<uint64_t>(*line);
+      if (!index) return FailWith("a memo entry without a number");
+      const Next next = opcode == PickleOpcode::kGetText ? Get(*index) : Memoize(*index);
+      if (next != Next::kContinue) return next;
+      break;
+    }
+    default:
+      if (!PushIntegerText(*line)) return FailWith("INT without a number of at most 64 bits");
+  }
+  cursor.at = line->data() + line->size() + 1;
+  return Next::kContinue;
+}
+
+// "I01" and "I00" are how protocol 0 writes True and False; "L…L" is an integer of any size.
+bool PickleReader::PushIntegerText(std::string_view text) {
+  if (text == "00" || text == "01") {
+    Push(PickleValue::Bool(text == "01"));
+    return true;
+  }
+  if (text.ends_with('L')) text.remove_suffix(1);
+  if (const std::optional<int64_t> number = ParseNumber<int64_t>(text)) {
+    PushInt64(*number);
+    return true;
+  }
+  const std::optional<uint64_t> number = ParseNumber<uint64_t>(text);
+  if (number) PushUint64(*number);
+  return number.has_value();
+}
+
+std::optional<std::string_view> PickleReader::Line(Cursor& cursor, size_t longest) {
+  size_t seen = 1;  // the opcode
+  while (Need(cursor, seen + 1)) {
+    const std::string_view text(cursor.at, static_cast<size_t>(cursor.end - cursor.at));
+    const size_t newline = text.substr(0, longest + 2).find('\n', seen);
+    if (newline != std::string_view::npos) return text.substr(1, newline - 1);
+    if (text.size() > longest + 1) {
+      return std::nullopt;
+    }
+    seen = text.size();
+  }
+  cursor.at = cursor.end;
+  return std::nullopt;
+}
+
+bool PickleReader::Refill(Cursor& cursor, size_t bytes) {
+  const bool enough = window_->Need(&cursor.at, bytes);
+  cursor.end = window_->end();
+  instruction_ = cursor.at;  // the window may have moved
+  return enough;
+}
+
+PickleReader::Next PickleReader::Truncated() {
+  if (!window_->status().ok()) {
+    status_ = window_->status();
+    return Next::kFailed;
+  }
+  const uint64_t size = window_->OffsetOf(window_->end());
+  status_ = Error::BadInput(
+      fmt::format("the pickle ends after {} bytes, before its last instruction: truncated?", size));
+  return Next::kFailed;
+}
+
+PickleReader::Next PickleReader::FailWith(std::string_view message) {
+  Fail(message);
+  return Next::kFailed;
+}
+
+void PickleReader::Fail(std::string_view message) {
+  if (!status_.ok()) return;
+  status_ = Error::BadInput(
+      fmt::format("{} (at byte {}): not opened", message, window_->OffsetOf(instruction_)));
+}
+
+// A value on the stack takes eight bytes here and may take one in the file. C++ pickles hold a
+// whole trace there, at some hundred bytes of file a value.
+void PickleReader::GrowStack() {
+  if (stack_.size() > kLeastStackLimit + bytes_read() / 16) {
+    Fail("more values at once than a snapshot can have");
+  }
+  stack_.resize(stack_.size() * 2);
+}
+
+void PickleReader::PushUint64(uint64_t value) {
+  if (value <= uint64_t{INT64_MAX} && PickleValue::FitsInt(static_cast<int64_t>(value))) {
+    Push(PickleValue::Int(static_cast<int64_t>(value)));
+    return;
+  }
+  Push(PickleValue::Of(Tag::kWideInt, wide_.size()));
+  wide_.push_back(value);
+}
+
+void PickleReader::PushInt64(int64_t value) {
+  if (PickleValue::FitsInt(value)) {
+    Push(PickleValue::Int(value));
+  } else {
+    Push(PickleValue::Of(Tag::kWideInt, wide_.size()));
+    wide_.push_back(static_cast<uint64_t>(value));
+  }
+}
+
+}  // namespace headroom::observe

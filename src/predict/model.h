@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Model: an architecture's forward, as its Hugging Face modelling file writes it.
+//
+// One file per architecture in predict/models/. A forward is written with the Python's own lifetimes:
+// parameters are const references (the caller's frame holds them), locals die where the Python
+// rebinds them, and an expression that Python would free step by step is written step by step.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "model/config.h"
+#include "model/recipe.h"
+#include "predict/checkpoint.h"
+#include "predict/modules.h"
+#include "predict/tensor.h"
+
+namespace headroom::predict {
+
+// What the data loader hands to model(**inputs); undefined where the task has no such input.
+struct Batch {
+  Tensor input_ids;       // [batch, sequence] int64
+  Tensor attention_mask;  // [batch, sequence] int64
+  Tensor pixel_values;    // [batch, channels, height, width] fp32
+  Tensor labels;          // [batch] or [batch, sequence] int64
+  Tensor num_items_in_batch;  // scalar int64: Trainer passes it to models that accept it
+};
+
+// The tensors of a ModelOutput, in its order.
+struct ModelOutput {
+  Tensor loss;
+  Tensor logits;
+  std::vector<Tensor> others;  // encoder_last_hidden_state and the like
+};
+
+// What a model is built from.
+struct ModelArguments {
+  const ModelConfig& config;
+  const Recipe& recipe;
+  const Weights& weights;
+  AttnImplementation attn;  // resolved: never kAuto
+  CheckpointKind checkpoint;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual ModelOutput Forward(const Batch& batch) = 0;
+};
+
+// What the drivers must know about a class before it is built.
+struct Architecture {
+  std::string_view model_type;
+  // The class has SDPA (_supports_sdpa); else it runs eager.
+  bool supports_sdpa = true;
+  // forward(**kwargs) takes num_items_in_batch for this task (Trainer.model_accepts_loss_kwargs).
+  bool (*accepts_loss_kwargs)(Task task);
+  // Its loss shifts the labels by one (Trainer._loss_shifts_labels).
+  bool (*loss_shifts_labels)(Task task);
+  Result<std::unique_ptr<Model>> (*make)(const ModelArguments& arguments);
+};
+
+// Null when the type is not modelled.
+const Architecture* FindArchitecture(std::string_view model_type);
+std::vector<std::string_view> ArchitectureNames();
+
+}  // namespace headroom::predict

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "predict/modules.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+#include "base/nearest.h"
+
+namespace headroom::predict {
+namespace {
+
+// One module of the tree: its own tensors and its children, in order of registration.
+struct ModuleNode {
+  std::vector<const ParameterSpec*> parameters;
+  std::vector<const ParameterSpec*> buffers;
+  std::vector<std::string> child_order;
+  std::map<std::string, std::unique_ptr<ModuleNode>, std::less<>> children;
+
+  ModuleNode& Child(std::string_view name) {
+    auto child = children.find(name);
+    if (child == children.end()) {
+      child = children.emplace(std::string(name), std::make_unique<ModuleNode>()).first;
+      child_order.emplace_back(name);
+    }
+    return *child->second;
+  }
+};
+
+ModuleNode BuildTree(const ParameterTable& table) {
+  ModuleNode root;
+  for (const ParameterSpec& spec : table.entries()) {
+    ModuleNode* module = &root;
+    std::string_view rest = spec.name;
+    for (size_t dot = rest.find('.'); dot != std::string_view::npos; dot = rest.find('.')) {
+      module = &module->Child(rest.substr(0, dot));
+      rest.remove_prefix(dot + 1);
+    }
+    (spec.is_buffer ? module->buffers : module->parameters).push_back(&spec);
+  }
+  return root;
+}
+
+template <typename Visit>
+void Apply(const ModuleNode& module, const std::string& path, const Visit& visit) {
+  for (const std::string& name : module.child_order) {
+    const std::string child = path.empty() ? name : path + "." + name;
+    Apply(*module.children.find(name)->second, child, visit);
+  }
+  for (const ParameterSpec* spec : module.parameters) visit(path, *spec);
+  for (const ParameterSpec* spec : module.buffers) visit(path, *spec);
+}
+
+}  // namespace
+
+Weights::Weights(Runtime& runtime, const ParameterTable& table, DType dtype) : runtime_(runtime) {
+  const Scoped component(runtime.component, Component::kWeights);
+  const Scoped module(runtime.module, runtime.module);
+  const OpScope op(runtime, "nn.Module.to");
+  Apply(BuildTree(table), "", [&](const std::string& path, const ParameterSpec& spec) {
+    runtime.module = runtime.ledger().InternModule(path);
+    runtime.component = spec.is_buffer ? Component::kInputs : Component::kWeights;
+    Tensor tensor = Empty(runtime, spec.shape, spec.is_buffer ? spec.buffer_dtype : dtype);
+    tensor.impl()->leaf_requires_grad = !spec.is_buffer;
+    by_name_.emplace(spec.name, tensor);
+  });
+  for (const ParameterSpec& spec : table.entries()) {
+    if (spec.is_buffer) continue;
+    parameters_.push_back(by_name_.at(spec.name));
+    names_.push_back(spec.name);
+  }
+}
+
+const Tensor& Weights::Get(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  HEADROOM_CHECK(found != by_name_.end(), "no parameter " + name);
+  return found->second;
+}
+
+Scope Scope::operator/(std::string_view child) const {
+  Scope scope = *this;
+  if (!scope.path_.empty()) scope.path_ += '.';
+  scope.path_ += child;
+  return scope;
+}
+
+Tensor Scope::Get(std::string_view name) const { return weights_->Get((*this / name).path_); }
+
+Tensor Scope::Find(std::string_view name) const {
+  const std::string path = (*this / name).path_;
+  return weights_->Has(path) ? weights_->Get(path) : Tensor();
+}
+
+Tensor GeluNew(const Tensor& input) {
+  // NewGELUActivation of transformers 5.17 activations.py:
+  //   0.5 * input * (1.0 + tanh(sqrt(2 / pi) * (input + 0.044715 * pow(input, 3.0))))
+  // one step at a time, since Python frees each intermediate as the next is there.
+  const Tensor half = MulScalar(input);
+  Tensor inner = Pow(input, 3.0);
+  inner = MulScalar(inner);
+  inner = Add(input, inner);
+  inner = MulScalar(inner);
+  inner = Tanh(inner);
+  inner = AddScalar(inner);
+  return Mul(half, inner);
+}
+
+Result<Activation> FindActivation(std::string_view name) {
+  static constexpr std::pair<std::string_view, Activation> kActivations[] = {
+      {"gelu", &Gelu},          {"gelu_new", &GeluNew},
+      {"gelu_pytorch_tanh", &Gelu}, {"gelu_fast", &Gelu},
+      {"relu", &Relu},          {"silu", &Silu},
+      {"swish", &Silu},         {"tanh", &Tanh},
+      {"sigmoid", &Sigmoid},
+  };
+  std::vector<std::string_view> names;
+  for (const auto& [known, function] : kActivations) {
+    if (known == name) return function;
+    names.push_back(known);
+  }
+  return Error::Unsupported("activation \"" + std::string(name) + "\" is not modelled" +
+                            DidYouMean(name, names));
+}
+
+}  // namespace headroom::predict

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The torch.nn modules that models are built from, and the weights they share.
+//
+// A model is built against Weights: every parameter and buffer of its ParameterTable, on the device.
+// A Scope is a place in that tree; modules find their parameters by name, so that the table and the
+// forward cannot disagree:
+//
+//   Linear query(attention / "self" / "query");
+//   Tensor q = query(hidden_states);
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "model/config.h"
+#include "model/parameter_table.h"
+#include "model/recipe.h"
+#include "predict/ops.h"
+#include "predict/runtime.h"
+#include "predict/tensor.h"
+
+namespace headroom::predict {
+
+// The parameters and buffers of a model.
+class Weights {
+ public:
+  // model.to("cuda"): allocates in the order of nn.Module._apply: children before their parent's
+  // own parameters, and those before its buffers.
+  Weights(Runtime& runtime, const ParameterTable& table, DType dtype);
+
+  Runtime& runtime() const { return runtime_; }
+  // REQUIRES: the table has the name.
+  const Tensor& Get(const std::string& name) const;
+  bool Has(const std::string& name) const { return by_name_.contains(name); }
+  // Parameters in the order of named_parameters().
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+  const std::vector<std::string>& parameter_names() const { return names_; }
+
+ private:
+  Runtime& runtime_;
+  std::unordered_map<std::string, Tensor> by_name_;
+  std::vector<Tensor> parameters_;
+  std::vector<std::string> names_;
+};
+
+// A place in the module tree.
+class Scope {
+ public:
+  explicit Scope(const Weights& weights) : weights_(&weights) {}
+
+  Scope operator/(std::string_view child) const;
+  Scope operator[](int64_t index) const { return *this / std::to_string(index); }
+
+  Runtime& runtime() const { return weights_->runtime(); }
+  const std::string& path() const { return path_; }
+  ModuleId id() const { return runtime().ledger().InternModule(path_); }
+  // The parameter or buffer `name` of this module.
+  Tensor Get(std::string_view name) const;
+  // The same, or undefined when the module has none (a linear layer without bias).
+  Tensor Find(std::string_view name) const;
+
+ private:
+  const Weights* weights_;
+  std::string path_;
+};
+
+// Attributes what is allocated during a module's forward to it.
+class InModule {
+ public:
+  InModule(Runtime& runtime, ModuleId id) : module_(runtime.module, id) {}
+
+ private:
+  Scoped<ModuleId> module_;
+};
+
+class Linear {
+ public:
+  explicit Linear(const Scope& scope)
+      : id_(scope.id()), weight_(scope.Get("weight")), bias_(scope.Find("bias")) {}
+  // With a weight that lives elsewhere: a tied head.
+  Linear(const Scope& scope, Tensor weight) : id_(scope.id()), weight_(std::move(weight)) {}
+  Linear(const Scope& scope, Tensor weight, Tensor bias)
+      : id_(scope.id()), weight_(std::move(weight)), bias_(std::move(bias)) {}
+
+  Tensor operator()(const Tensor& x) const {
+    const InModule in(x.runtime(), id_);
+    return LinearOp(x, weight_, bias_);
+  }
+
+ private:
+  ModuleId id_;
+  Tensor weight_;
+  Tensor bias_;
+};
+
+class Embedding {
+ public:
+  explicit Embedding(const Scope& scope) : id_(scope.id()), weight_(scope.Get("weight")) {}
+
+  Tensor operator()(const Tensor& indices) const {
+    const InModule in(weight_.runtime(), id_);
+    const Scoped kind(weight_.runtime().kind, Kind::kEmbedding);
+    return EmbeddingOp(weight_, indices);
+  }
+  const Tensor& weight() const { return weight_; }
+
+ private:
+  ModuleId id_;
+  Tensor weight_;
+};
+
+class LayerNorm {
+ public:
+  explicit LayerNorm(const Scope& scope)
+      : id_(scope.id()), weight_(scope.Get("weight")), bias_(scope.Find("bias")) {}
+
+  Tensor operator()(const Tensor& x) const {
+    const InModule in(x.runtime(), id_);
+    return LayerNormOp(x, weight_, bias_);
+  }
+
+ private:
+  ModuleId id_;
+  Tensor weight_;
+  Tensor bias_;
+};
+
+// transformers' ACT2FN: the activation of a config's name. Fails (kUnsupported) on unknown names.
+using Activation = Tensor (*)(const Tensor& x);
+Result<Activation> FindActivation(std::string_view name);
+
+// NewGELUActivation ("gelu_new"): written out in element-wise ops.
+Tensor GeluNew(const Tensor& x);
+
+}  // namespace headroom::predict

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Optimizers as Trainer creates them: their states, and the temporaries of one step.
+//
+// States are allocated when PyTorch allocates them: most at the first step, Adagrad's at once. The
+// multi-tensor ("foreach") forms hold a temporary the size of all parameters of a group while they
+// run; the fused form holds none.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "model/recipe.h"
+#include "predict/tensor.h"
+
+namespace headroom::predict {
+
+class Runtime;
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // One step over the parameters that have a gradient.
+  void Step();
+  // optimizer.zero_grad(set_to_none=True)
+  void ZeroGrad();
+  // The fused forms take GradScaler's found_inf themselves.
+  virtual bool is_fused() const { return false; }
+
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+
+ protected:
+  Optimizer(Runtime& runtime, const std::vector<Tensor>& parameters);
+  // One step over the parameters of one group that have a gradient.
+  virtual void StepGroup(const std::vector<Tensor>& parameters) = 0;
+  // The end of step(): Python drops its locals.
+  virtual void EndStep() {}
+
+  Runtime& runtime_;
+  // Trainer.create_optimizer: parameters that decay, then those that do not.
+  std::vector<Tensor> groups_[2];
+
+ private:
+  std::vector<Tensor> parameters_;
+};
+
+// Fails on an optimizer that is not modelled.
+Result<std::unique_ptr<Optimizer>> MakeOptimizer(Optim optim, Runtime& runtime,
+                                                 const std::vector<Tensor>& parameters);
+
+// torch.nn.utils.clip_grad_norm_ (foreach): returns the total norm, which the caller keeps.
+Tensor ClipGradNorm(Runtime& runtime, const std::vector<Tensor>& parameters);
+
+}  // namespace headroom::predict

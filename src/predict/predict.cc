@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "predict/predict.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/nearest.h"
+#include "model/parameter_table.h"
+#include "predict/context.h"
+#include "predict/model.h"
+#include "predict/modules.h"
+#include "predict/runtime.h"
+#include "predict/trainer.h"
+
+namespace headroom {
+namespace {
+
+using predict::Architecture;
+
+// The most elements a tensor of a run may have, so that no size overflows on the way.
+constexpr int64_t kMostElements = int64_t{1} << 48;
+
+Status CheckSizes(const ModelConfig& config, const Recipe& recipe) {
+  const auto too_large = [](std::string_view what) {
+    return Error::BadInput(
+        fmt::format("{} is beyond any GPU (over 2^48 elements): lower --batch or --seq", what));
+  };
+  if (recipe.per_device_train_batch_size < 1) {
+    return Error::BadInput(fmt::format("batch size {} is not positive: give --batch 1 or more",
+                                       recipe.per_device_train_batch_size));
+  }
+  if (recipe.gradient_accumulation_steps < 1) {
+    return Error::BadInput(fmt::format("gradient_accumulation_steps {} is not positive",
+                                       recipe.gradient_accumulation_steps));
+  }
+  if (recipe.steps < 1) return Error::BadInput("steps must be at least 1");
+  if (recipe.task == Task::kImageClassification) return {};
+  if (recipe.sequence_length < 1) {
+    return Error::BadInput(
+        fmt::format("sequence length {} is not positive: give --seq 1 or more", recipe.sequence_length));
+  }
+  const int64_t positions = config.MaybeInt("max_position_embeddings").value_or(INT64_MAX);
+  if (recipe.sequence_length > positions) {
+    return Error::BadInput(fmt::format(
+        "sequence length {} is beyond the model's {} positions (max_position_embeddings): lower --seq",
+        recipe.sequence_length, positions));
+  }
+  const int64_t widest = std::max({config.MaybeInt("vocab_size").value_or(1),
+                                   config.MaybeInt("intermediate_size").value_or(1),
+                                   4 * config.MaybeInt("hidden_size").value_or(1)});
+  const int64_t tokens_limit = kMostElements / widest;
+  if (recipe.per_device_train_batch_size > tokens_limit / recipe.sequence_length ||
+      recipe.per_device_train_batch_size * recipe.gradient_accumulation_steps > tokens_limit) {
+    return too_large("batch x sequence");
+  }
+  const int64_t heads = config.MaybeInt("num_attention_heads").value_or(1);
+  if (recipe.per_device_train_batch_size * recipe.sequence_length >
+      kMostElements / std::max<int64_t>(heads * recipe.sequence_length, 1)) {
+    return too_large("batch x heads x sequence x sequence");
+  }
+  return {};
+}
+
+Status CheckPlatform(const Recipe& recipe, const Platform& platform) {
+  if (recipe.precision == Precision::kBf16 && !platform.gpu.HasBf16()) {
+    return Error::BadInput(fmt::format(
+        "bf16 needs compute capability 8.0; {} has {}.{}: use --fp16", platform.gpu.name,
+        platform.gpu.compute_major, platform.gpu.compute_minor));
+  }
+  if (recipe.precision == Precision::kTf32 && platform.gpu.compute_major < 8) {
+    return Error::BadInput(fmt::format("tf32 needs compute capability 8.0; {} has {}.{}: leave it out",
+                                       platform.gpu.name, platform.gpu.compute_major,
+                                       platform.gpu.compute_minor));
+  }
+  return {};
+}
+
+Result<AttnImplementation> ResolveAttention(const Architecture& architecture, const Recipe& recipe) {
+  switch (recipe.attn_implementation) {
+    case AttnImplementation::kAuto:
+      return architecture.supports_sdpa ? AttnImplementation::kSdpa : AttnImplementation::kEager;
+    case AttnImplementation::kSdpa:
+      if (architecture.supports_sdpa) return AttnImplementation::kSdpa;
+      return Error::BadInput(fmt::format("model_type \"{}\" has no sdpa attention: use --attn eager",
+                                         architecture.model_type));
+    case AttnImplementation::kFlashAttention2:
+      return Error::Unsupported("flash_attention_2 (the flash-attn package) is not modelled: use sdpa");
+    case AttnImplementation::kEager: return AttnImplementation::kEager;
+  }
+  return AttnImplementation::kEager;
+}
+
+predict::CheckpointKind CheckpointKindOf(const Recipe& recipe) {
+  if (!recipe.gradient_checkpointing) return predict::CheckpointKind::kNone;
+  return recipe.use_reentrant ? predict::CheckpointKind::kReentrant
+                              : predict::CheckpointKind::kNonReentrant;
+}
+
+// What happens between an empty device and the end of the last step. The model and everything else
+// dies with this frame, after the ledger was taken.
+Status Play(predict::Runtime& runtime, const Architecture& architecture, const ModelConfig& config,
+            const Recipe& recipe, AttnImplementation attn, const ParameterTable& table,
+            Prediction& prediction) {
+  // The script's first CUDA call, torch.ones((1, 1)).to("cuda"), or any like it.
+  { const predict::Tensor probe = predict::Empty(runtime, {1, 1}, DType::kFloat32); }
+  const predict::Weights weights(runtime, table, recipe.weights_dtype.value_or(DType::kFloat32));
+  prediction.after_model_allocated = runtime.ledger().allocated();
+  prediction.after_model_reserved = runtime.ledger().reserved();
+  runtime.KernelsLoaded();
+  const predict::ModelArguments arguments{config, recipe, weights, attn, CheckpointKindOf(recipe)};
+  HEADROOM_ASSIGN_OR_RETURN(const std::unique_ptr<predict::Model> model, architecture.make(arguments));
+  try {
+    HEADROOM_RETURN_IF_ERROR(
+        predict::RunTrainer(runtime, architecture, config, recipe, weights, *model));
+  } catch (const predict::OutOfMemoryException& failure) {
+    prediction.out_of_memory = failure.what;
+  }
+  prediction.ledger = runtime.TakeLedger();
+  return {};
+}
+
+}  // namespace
+
+Platform MeasuredPlatform() {
+  Platform platform;
+  const Result<Gpu> gpu = FindGpu("H200");
+  HEADROOM_CHECK(gpu.ok(), "the catalogue lacks the H200");
+  platform.gpu = *gpu;
+  return platform;
+}
+
+std::vector<std::string_view> PredictableModelTypes() {
+  std::vector<std::string_view> names = predict::ArchitectureNames();
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe, const Platform& platform) {
+  const Architecture* architecture = predict::FindArchitecture(config.model_type());
+  if (architecture == nullptr) {
+    return Error::Unsupported(fmt::format("model_type \"{}\" is not modelled yet{}", config.model_type(),
+                                          DidYouMean(config.model_type(), PredictableModelTypes())));
+  }
+  if (recipe.driver != Driver::kTrainer) {
+    return Error::Unsupported("the plain PyTorch loop is not modelled yet");
+  }
+  HEADROOM_RETURN_IF_ERROR(CheckSizes(config, recipe));
+  HEADROOM_RETURN_IF_ERROR(CheckPlatform(recipe, platform));
+  HEADROOM_ASSIGN_OR_RETURN(const AttnImplementation attn, ResolveAttention(*architecture, recipe));
+  HEADROOM_ASSIGN_OR_RETURN(const ParameterTable table, ParameterTable::Build(config, recipe.task));
+
+  Prediction prediction;
+  prediction.parameters = table.parameter_count();
+  prediction.trainable = prediction.parameters;
+  prediction.buffers = table.buffer_bytes();
+  prediction.attn_used = attn;
+  predict::Runtime runtime(platform);
+  HEADROOM_RETURN_IF_ERROR(Play(runtime, *architecture, config, recipe, attn, table, prediction));
+  prediction.ledger.SetContext(predict::OutsideAllocator(platform, attn, recipe));
+  prediction.assumptions = predict::Assumptions(recipe, platform, attn);
+  return prediction;
+}
+
+}  // namespace headroom

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Predict: the memory of a real PyTorch / Hugging Face run, without running it.
+//
+// The run is executed shape-only: every op of the model's forward allocates what PyTorch's eager
+// mode allocates, autograd saves what PyTorch saves and frees it in the same order, and the events
+// go through a model of PyTorch's caching allocator. See docs/architecture.md.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ledger/ledger.h"
+#include "model/catalogue.h"
+#include "model/config.h"
+#include "model/recipe.h"
+
+namespace headroom {
+
+// PYTORCH_ALLOC_CONF, as far as it decides how much is reserved.
+struct AllocatorOptions {
+  enum class Backend { kNative, kExpandableSegments, kIdeal };
+  Backend backend = Backend::kNative;
+  Bytes max_split_size{-1};     // max_split_size_mb; negative: unlimited, the default
+  int roundup_power2_divisions = 0;  // 0: off, the default
+  double garbage_collection_threshold = 0;
+};
+
+// Reads "expandable_segments:True,max_split_size_mb:128". Fails on unknown keys, naming the nearest.
+Result<AllocatorOptions> ParseAllocConf(std::string_view text);
+
+// What the run happens on.
+struct Platform {
+  // The newest measured versions; others are taken as these, which Prediction::assumptions says.
+  std::string torch_version = "2.11.0";
+  std::string transformers_version = "5.17.0";
+  Gpu gpu;
+  AllocatorOptions allocator;
+  // The most the allocator may reserve; unset: as much as it wants. With it the allocator gives
+  // cached blocks back and retries, as PyTorch's does, before it declares out of memory.
+  std::optional<Bytes> memory_limit;
+};
+
+// The platform of hf_memory.jsonl: one H200, PyTorch 2.11.0, transformers 5.17.0.
+Platform MeasuredPlatform();
+
+// Where a run under a memory limit died.
+struct OutOfMemory {
+  Bytes requested;
+  Bytes allocated;
+  Bytes reserved;
+  std::string phase;   // "forward", "backward", "optimizer", …
+  std::string module;
+  std::string op;
+};
+
+struct Prediction {
+  Ledger ledger;
+  int64_t parameters = 0;  // tied weights once
+  int64_t trainable = 0;
+  Bytes buffers;
+  Bytes after_model_allocated;  // right after model.to("cuda")
+  Bytes after_model_reserved;
+  AttnImplementation attn_used = AttnImplementation::kEager;
+  std::vector<std::string> assumptions;  // one line each, most important first
+  std::optional<OutOfMemory> out_of_memory;
+
+  // What the process's figure in NVML peaks at: peak reserved and what lies outside.
+  Bytes device() const { return ledger.peak_reserved() + ledger.context(); }
+};
+
+// Plays `recipe` on `config`. Fails (kUnsupported) on an architecture or recipe that is not
+// modelled, and (kBadInput) on one that cannot run: a sequence beyond the positions, sizes whose
+// memory would not fit in 62 bits, a precision the GPU does not have.
+Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe, const Platform& platform);
+
+// model_types that Predict knows, sorted.
+std::vector<std::string_view> PredictableModelTypes();
+
+}  // namespace headroom

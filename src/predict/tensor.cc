@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "predict/tensor.h"
+
+#include <algorithm>
+#include <array>
+
+#include "predict/autograd.h"
+#include "predict/runtime.h"
+
+namespace headroom::predict {
+
+Storage::Storage(Runtime& runtime, Bytes bytes) : runtime_(runtime), bytes_(bytes) {
+  const Runtime::DeviceBlock block = runtime.AllocBlock(bytes);
+  handle_ = block.handle;
+  block_ = block.id;
+}
+
+Storage::~Storage() { runtime_.FreeBlock({handle_, block_}); }
+
+void Storage::Reclassify(Component component, Kind kind) {
+  runtime_.ledger().Reclassify(block_, component, kind);
+}
+
+TensorImpl::TensorImpl(Ref<Storage> storage_, DType dtype_, const Shape& shape_,
+                       const Shape& strides_)
+    : storage(std::move(storage_)), shape(shape_), strides(strides_), dtype(dtype_) {}
+
+TensorImpl::~TensorImpl() = default;
+
+Runtime& Tensor::runtime() const { return impl_->storage->runtime(); }
+DType Tensor::dtype() const { return impl_->dtype; }
+const Shape& Tensor::shape() const { return impl_->shape; }
+const Shape& Tensor::strides() const { return impl_->strides; }
+
+bool Tensor::is_contiguous() const {
+  int64_t expected = 1;
+  for (int dim = rank() - 1; dim >= 0; --dim) {
+    if (size(dim) == 1) continue;
+    if (strides()[dim] != expected) return false;
+    expected *= size(dim);
+  }
+  return true;
+}
+
+bool Tensor::is_non_overlapping_and_dense() const {
+  if (is_contiguous()) return true;
+  std::array<int, Shape::kMaxRank> order{};
+  int count = 0;
+  for (int dim = 0; dim < rank(); ++dim) {
+    if (size(dim) != 1) order[static_cast<size_t>(count++)] = dim;
+  }
+  std::sort(order.begin(), order.begin() + count,
+            [&](int a, int b) { return strides()[a] < strides()[b]; });
+  int64_t expected = 1;
+  for (int i = 0; i < count; ++i) {
+    const int dim = order[static_cast<size_t>(i)];
+    if (strides()[dim] != expected) return false;
+    expected *= size(dim);
+  }
+  return true;
+}
+
+bool Tensor::requires_grad() const {
+  return defined() && (impl_->leaf_requires_grad || impl_->grad_fn);
+}
+bool Tensor::is_leaf() const { return !impl_->grad_fn; }
+bool Tensor::is_view() const { return static_cast<bool>(impl_->base); }
+Tensor& Tensor::grad() const { return impl_->grad; }
+
+Shape ContiguousStrides(const Shape& shape) {
+  Shape strides = shape;
+  int64_t stride = 1;
+  for (int dim = shape.rank() - 1; dim >= 0; --dim) {
+    strides[dim] = stride;
+    stride *= std::max<int64_t>(shape[dim], 1);
+  }
+  return strides;
+}
+
+}  // namespace headroom::predict

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/json.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace headroom {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kWorstRows = 10;
+
+// Names come from users' files and may hold anything; bad UTF-8 becomes U+FFFD.
+std::string Dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+Json ComponentsJson(const ComponentBytes& components) {
+  Json json = Json::object();
+  for (size_t i = 0; i < components.size(); ++i) {
+    json[std::string(Name(static_cast<Component>(i)))] = components[i].count();
+  }
+  return json;
+}
+
+Json KindsJson(const PlanPeak& peak) {
+  Json json = Json::object();
+  for (size_t i = 0; i < peak.activation_kinds.size(); ++i) {
+    const Bytes size = peak.activation_kinds[i] + peak.temporary_kinds[i];
+    if (size > Bytes(0)) json[std::string(Name(static_cast<Kind>(i)))] = size.count();
+  }
+  return json;
+}
+
+Json ModulesJson(const PlanPeak& peak) {
+  Json json = Json::object();
+  for (const ModuleBytes& module : peak.modules) {
+    int64_t sum = 0;
+    for (const Bytes size : module.bytes) sum += size.count();
+    if (sum > 0) json[module.path] = sum;
+  }
+  return json;
+}
+
+Json PeakJson(const PlanPeak& peak) {
+  return {{"allocated", peak.allocated.count()},
+          {"step", peak.step},
+          {"phase", peak.phase},
+          {"module", peak.module},
+          {"op", peak.op},
+          {"components", ComponentsJson(peak.components)},
+          {"kinds", KindsJson(peak)},
+          {"modules", ModulesJson(peak)}};
+}
+
+Json PhaseJson(const PlanPhase& phase) {
+  return {{"step", phase.mark.step},
+          {"name", phase.mark.name},
+          {"allocated", phase.mark.allocated.count()},
+          {"peak", phase.mark.peak_allocated.count()},
+          {"reserved", phase.mark.reserved.count()},
+          {"components", ComponentsJson(phase.components)}};
+}
+
+Json VerdictJson(const Verdict& verdict) {
+  Json json = {{"fits", verdict.fits},
+               {"gpu", verdict.gpu.empty() ? Json(nullptr) : Json(verdict.gpu)},
+               {"memory", verdict.memory.count()},
+               {"cap", verdict.cap.count()},
+               {"needed", verdict.needed.count()}};
+  if (verdict.fits) {
+    json["headroom"] = verdict.headroom().count();
+    json["retries"] = verdict.tight;
+  } else {
+    json["short_by"] = (-verdict.headroom()).count();
+  }
+  if (verdict.failure) {
+    json["failure"] = {{"requested", verdict.failure->requested.count()},
+                       {"phase", verdict.failure->phase},
+                       {"module", verdict.failure->module},
+                       {"op", verdict.failure->op}};
+  }
+  return json;
+}
+
+// JSON has no infinity: an error without a measured value to divide by is null.
+Json Fraction(double error) { return std::isfinite(error) ? Json(error) : Json(nullptr); }
+
+Json ErrorsJson(const ErrorSummary& errors) {
+  return {{"exact", errors.exact},
+          {"median", Fraction(errors.median)},
+          {"p95", Fraction(errors.p95)},
+          {"max", Fraction(errors.max)},
+          {"under_1pct", errors.under_1pct}};
+}
+
+}  // namespace
+
+std::string PlanJson(const PlanReport& report) {
+  Json json = {{"schema", kPlanSchema},
+               {"model", report.header.model},
+               {"parameters", report.header.parameters},
+               {"totals",
+                {{"allocated", report.allocated.count()},
+                 {"reserved", report.reserved.count()},
+                 {"device", report.device.count()}}},
+               {"peak", PeakJson(report.peak)},
+               {"phases", Json::array()},
+               {"assumptions", report.header.assumptions},
+               {"verdict", nullptr}};
+  for (const PlanPhase& phase : report.phases) json["phases"].push_back(PhaseJson(phase));
+  if (report.header.verdict) json["verdict"] = VerdictJson(*report.header.verdict);
+  return Dump(json);
+}
+
+std::string ScoreJson(const ScoreReport& report) {
+  const ScoreSummary summary = Summarize(report);
+  Json json = {{"rows", summary.rows},
+               {"supported", summary.supported},
+               {"unsupported", summary.unsupported},
+               {"params_exact", summary.params_exact},
+               {"after_model_exact", summary.after_model_exact},
+               {"allocated", ErrorsJson(summary.allocated)},
+               {"reserved", ErrorsJson(summary.reserved)},
+               {"device", ErrorsJson(summary.device)},
+               {"phase_allocated", ErrorsJson(summary.phase_allocated)},
+               {"worst", Json::array()}};
+  for (const WorstComparison& worst : Worst(report, kWorstRows)) {
+    json["worst"].push_back({{"id", worst.id},
+                             {"what", worst.comparison.what},
+                             {"measured", worst.comparison.measured},
+                             {"predicted", worst.comparison.predicted}});
+  }
+  return Dump(json);
+}
+
+}  // namespace headroom
