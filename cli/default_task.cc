@@ -12,14 +12,13 @@ namespace headroom::cli {
 namespace {
 
 // How transformers 5.17.0 ends the names of its task classes (src/transformers/models/auto/
-// modeling_auto.py). The pretraining heads of encoders hold the masked-LM head.
+// modeling_auto.py). Pretraining heads (ForMaskedLM, ForPreTraining) are left out: a published
+// encoder names the head it was made with, and those who train it put a classifier in its place.
 constexpr std::pair<std::string_view, Task> kClassEndings[] = {
     {"ForSequenceClassification", Task::kSequenceClassification},
     {"ForTokenClassification", Task::kTokenClassification},
     {"ForCausalLM", Task::kCausalLm},
     {"LMHeadModel", Task::kCausalLm},
-    {"ForMaskedLM", Task::kMaskedLm},
-    {"ForPreTraining", Task::kMaskedLm},
     {"ForImageClassification", Task::kImageClassification},
     {"MarianMTModel", Task::kSeq2SeqLm},
     {"ForConditionalGeneration", Task::kSeq2SeqLm},

@@ -15,8 +15,8 @@ struct DefaultTask {
   std::string because;  // "the config's architectures name BertForMaskedLM"
 };
 
-// From the class that "architectures" names; without one, from what the model type is used for:
-// encoders classify sequences, decoders and the rest are language models.
+// From the task class that "architectures" names; without one, or with a pretraining head, from
+// what the model type is used for: encoders classify sequences, the rest are language models.
 DefaultTask DefaultTaskOf(const ModelConfig& config);
 
 }  // namespace headroom::cli

@@ -48,19 +48,18 @@ std::string Json() {
 }
 
 std::string Text(const TextStyle& style) {
-  std::string out = Paint(style, Colour::kDim,
-                          fmt::format("{:<28}{:>13}{:>10}{:>6}{:>11}{:>12}", "name", "usable",
-                                      "compute", "bf16", "bandwidth", "16-bit")) +
-                    '\n';
+  constexpr int kNameWidth = 48;
+  std::string out =
+      Paint(style, Colour::kDim, PadRight("name", kNameWidth) + "     usable    cc  GB/s TFLOP/s") +
+      '\n';
   for (const Gpu& gpu : KnownGpus()) {
-    // An asterisk for what was read on such a card.
-    out += fmt::format("{:<28}{:>13}{:>10}{:>6}{:>6.0f} GB/s{:>5.0f} TFLOP/s\n", gpu.name,
-                       FormatBytes(gpu.usable) + (gpu.measured ? "*" : " "),
-                       fmt::format("{}.{}", gpu.compute_major, gpu.compute_minor),
-                       gpu.HasBf16() ? "yes" : "no", gpu.memory_bandwidth / 1e9,
-                       gpu.bf16_flops / 1e12);
+    out += fmt::format("{}{:>11}{}{:>4}.{}{:>6.0f}{:>8.0f}\n", PadRight(gpu.name, kNameWidth),
+                       FormatBytes(gpu.usable), gpu.measured ? "*" : " ", gpu.compute_major,
+                       gpu.compute_minor, gpu.memory_bandwidth / 1e9, gpu.bf16_flops / 1e12);
   }
-  return out + "* read on such a card; the others are derived from their data sheets\n";
+  return out +
+         "cc: compute capability, bf16 from 8.0 on; TFLOP/s: dense 16-bit products\n"
+         "* read on such a card; the others are derived from their data sheets\n";
 }
 
 }  // namespace

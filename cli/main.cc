@@ -3,6 +3,7 @@
 // headroom: finds the subcommand and runs it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
 #include <new>
@@ -38,7 +39,7 @@ std::string Help() {
          "  headroom this is.\n\n"
          "Example:\n"
          "  headroom plan bert-large-uncased --batch 4 --seq 512 --bf16 --gpu \"RTX 4090\"\n\n"
-         "Exit codes: 0 done or fits, 1 does not fit, 2 bad input, 3 a failure of headroom.\n";
+         "Exit codes: 0 done or fits, 1 does not fit, 2 bad input, 3 our own failure.\n";
 }
 
 ExitCode UnknownCommand(const std::string& name) {

@@ -74,17 +74,25 @@ std::string Json(const std::vector<Entry>& entries) {
   return nlohmann::ordered_json{{"models", std::move(models)}}.dump(2) + '\n';
 }
 
-std::string Line(const Entry& entry) {
-  return fmt::format("{:<51}{:<13}{:>15}\n", entry.name, entry.model_type,
-                     entry.parameters ? Thousands(*entry.parameters) : "-");
+// "335.2 M", "8.03 B"; the exact count is for --json.
+std::string Short(std::optional<int64_t> parameters) {
+  if (!parameters) return "-";
+  const auto count = static_cast<double>(*parameters);
+  return count < 1e9 ? fmt::format("{:.1f} M", count / 1e6) : fmt::format("{:.2f} B", count / 1e9);
+}
+
+// Names last, so that the longest cannot push anything out of line.
+std::string Line(std::string_view parameters, std::string_view type, std::string_view name) {
+  return fmt::format("{:>8}  {:<12}{}", parameters, type, name);
 }
 
 std::string Text(const std::vector<Entry>& entries, const TextStyle& style) {
-  std::string planned =
-      Paint(style, Colour::kDim, fmt::format("{:<51}{:<13}{:>15}", "name", "type", "parameters")) +
-      '\n';
+  std::string planned = Paint(style, Colour::kDim, Line("params", "type", "name")) + '\n';
   std::string others;
-  for (const Entry& entry : entries) (entry.planned ? planned : others) += Line(entry);
+  for (const Entry& entry : entries) {
+    (entry.planned ? planned : others) +=
+        Line(Short(entry.parameters), entry.model_type, entry.name) + '\n';
+  }
   if (others.empty()) return planned;
   return planned + '\n' + Paint(style, Colour::kDim, "known, but not planned yet") + '\n' + others;
 }

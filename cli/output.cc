@@ -12,8 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/nearest.h"
-
 namespace headroom::cli {
 namespace {
 

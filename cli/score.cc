@@ -7,8 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <iostream>
-#include <iterator>
+#include <optional>
 
 #include "arguments.h"
 #include "base/file.h"

@@ -1,1 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
+#
+# cmake --install: the program, and the components for find_package(headroom) with the headers that
+# are meant for others. Each header compiles alone against the installed tree (.ci/run install).
+include(CMakePackageConfigHelpers)
+
+set(HEADROOM_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/headroom)
+
+# headroom_install(COMPONENT HEADER …): the component and its public headers.
+function(headroom_install COMPONENT)
+  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/src/${COMPONENT}/)
+  install(FILES ${ARGN} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/headroom/${COMPONENT})
+  install(TARGETS headroom_${COMPONENT} EXPORT headroomTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+
+headroom_install(base bytes.h check.h dtype.h file.h nearest.h result.h shape.h)
+headroom_install(ledger component.h ledger.h ledger_json.h)
+headroom_install(model catalogue.h config.h locate.h parameter_table.h recipe.h
+  training_arguments.h)
+headroom_install(predict predict.h)
+headroom_install(report json.h module_tree.h plan_report.h plan_text.h score_report.h score_text.h
+  text.h)
+
+# add_component keeps private libraries out of the export; these have code to link.
+target_link_libraries(headroom_model INTERFACE $<INSTALL_INTERFACE:$<LINK_ONLY:yaml-cpp>>)
+
+configure_package_config_file(cmake/headroomConfig.cmake.in headroomConfig.cmake
+  INSTALL_DESTINATION ${HEADROOM_PACKAGE_DIR})
+write_basic_package_version_file(headroomConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES
+  ${PROJECT_BINARY_DIR}/headroomConfig.cmake ${PROJECT_BINARY_DIR}/headroomConfigVersion.cmake
+  DESTINATION ${HEADROOM_PACKAGE_DIR})
+install(EXPORT headroomTargets NAMESPACE headroom:: DESTINATION ${HEADROOM_PACKAGE_DIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -249,7 +249,9 @@ class ColumnReader : public nlohmann::json_sax<Json> {
   };
 
   bool Fail(std::string_view what) {
-    const std::string place = prefix_ + key_;
+    std::string place = prefix_ + key_;
+    // A name of ours stands bare; anything else may hold line breaks and is quoted.
+    if (!place.empty() && !columns_.contains(place)) place = Quoted(place);
     problem_ = place.empty() ? std::string(what) : fmt::format("{}: {}", place, what);
     return false;
   }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "ledger/ledger_json.h"
 
 namespace headroom {
@@ -138,6 +139,18 @@ TEST_F(SmallRun, JsonComesBackTheSame) {
   EXPECT_EQ(back->ModulePath(ModuleId{1}), "encoder.dense");
   EXPECT_EQ(back->marks()[1].name, "forward_end");
   EXPECT_EQ(back->context_parts()[1].name, "cuBLAS");
+}
+
+// The example of docs/ledger_format.md, which the fuzzer starts from too.
+TEST(LedgerJson, ReadsTheWorkedExampleOfTheFormat) {
+  const Result<std::string> text =
+      ReadFile(HEADROOM_TEST_DATA "/../fuzz/corpus/ledger_fuzz/worked_example.json");
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  const Result<Ledger> ledger = LedgerFromJson(*text, "example");
+  ASSERT_TRUE(ledger.ok()) << ledger.error().message;
+  EXPECT_EQ(ledger->peak_allocated(), MiB(6));
+  EXPECT_EQ(ledger->marks()[0].name, "forward_end");
+  EXPECT_EQ(ledger->allocated(), MiB(4));
 }
 
 TEST(LedgerJson, EmptyLedgerComesBack) {

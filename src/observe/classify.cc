@@ -14,7 +14,13 @@ namespace headroom::observe {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-constexpr int64_t kMostStates = 2;  // of an optimizer, a weight: Adam's two
+constexpr int64_t kMostWorkspaces = 4;  // one a thread and stream that multiplies matrices
+constexpr int64_t kMostStates = 2;      // of an optimizer, a weight: Adam's two
+
+int64_t CountOf(const SizeCounts& counts, int64_t size) {
+  const auto found = counts.find(size);
+  return found == counts.end() ? 0 : found->second;
+}
 
 class BlockClassifier {
  public:
@@ -49,6 +55,7 @@ class BlockClassifier {
   bool IsHiddenWorkspace(size_t i) const;
   void Load(size_t i);
   void Forward(size_t i);
+  uint32_t NextOf(Stage stage, uint32_t event) const;
   void Backward(size_t i);
   void OptimizerStep(size_t i);
   void Other(size_t i);
@@ -69,9 +76,10 @@ class BlockClassifier {
   const Replay& replay_;
   ParameterSizes sizes_;
   Classification result_;
-  uint32_t buffer_line_ = 0;      // of Module._apply, 0 when no buffers were seen to move
-  std::vector<size_t> unplaced_;  // from before the trace, without a telling stack
-  std::vector<size_t> in_doubt_;  // alive after a backward pass that broke off or has no stacks
+  uint32_t buffer_line_ = 0;         // of Module._apply, 0 when no buffers were seen to move
+  uint32_t first_freed_ = kNoEvent;  // where the first block that was freed was allocated
+  std::vector<size_t> unplaced_;     // from before the trace, without a telling stack
+  std::vector<size_t> in_doubt_;     // alive after a backward pass that broke off or has no stacks
 };
 
 // Module._apply moves its parameters first and its buffers last, so of the lines from which memory
@@ -80,6 +88,8 @@ void BlockClassifier::FindBufferLine() {
   uint32_t least = 0;
   uint32_t most = 0;
   for (const BlockLife& block : replay_.blocks) {
+    const bool freed = !block.from_before() && block.free_event != kNoEvent;
+    if (freed && first_freed_ == kNoEvent) first_freed_ = block.alloc_event;
     const StackClass& stack = result_.stacks[block.stack];
     if (stack.stage != Stage::kLoad || stack.apply_line == 0) continue;
     least = least == 0 ? stack.apply_line : std::min(least, stack.apply_line);
@@ -146,12 +156,16 @@ bool BlockClassifier::IsOpen(const PhaseSpan& span) const {
 }
 
 // Without C++ frames a workspace looks like what the first matrix product allocates; but it stays.
+// Without any frames it also has to come after the weights: after the first block that was freed.
 bool BlockClassifier::IsHiddenWorkspace(size_t i) const {
   const BlockLife& block = replay_.blocks[i];
   const Stage stage = result_.blocks[i].stage;
-  return !result_.stacks.any_engine() && !block.from_before() && block.free_event == kNoEvent &&
-         result_.phases.steps > 0 && (stage == Stage::kForward || stage == Stage::kBackward) &&
-         IsCublasWorkspace(block.requested());
+  if (result_.stacks.any_engine() || block.from_before() || block.free_event != kNoEvent) {
+    return false;
+  }
+  if (!IsCublasWorkspace(block.requested()) || result_.phases.steps == 0) return false;
+  if (stage == Stage::kForward || stage == Stage::kBackward) return true;
+  return result_.phases.guessed && stage == Stage::kLoad && block.alloc_event > first_freed_;
 }
 
 void BlockClassifier::Load(size_t i) {
@@ -175,15 +189,25 @@ void BlockClassifier::Forward(size_t i) {
   if (stack.Has(FrameFact::kKvCache) && !result_.phases.trains) {
     return Set(i, Component::kKvCache);
   }
+  if (block.from_before()) return Set(i, Component::kActivations, stack.kind);
+  const uint32_t backward = NextOf(Stage::kBackward, block.alloc_event);
+  const uint32_t step = NextOf(Stage::kOptimizer, block.alloc_event);
+  // No activation lives to see the optimizer: the guess at where forward ended was late.
+  if (result_.phases.guessed && step != replay_.events.end() && block.free_event >= step) {
+    in_doubt_.push_back(i);
+    return;
+  }
   Set(i, Component::kActivations, stack.kind);
-  if (block.from_before()) return;
-  const std::vector<PhaseSpan>& spans = result_.phases.spans;
-  auto next =
-      std::lower_bound(spans.begin(), spans.end(), block.alloc_event,
-                       [](const PhaseSpan& span, uint32_t event) { return span.first <= event; });
-  while (next != spans.end() && next->stage != Stage::kBackward) ++next;
-  const uint32_t backward = next == spans.end() ? replay_.events.end() : next->first;
   result_.blocks[i].saved = block.free_event >= backward;
+}
+
+// Where the next phase of this stage begins, or the end of the trace.
+uint32_t BlockClassifier::NextOf(Stage stage, uint32_t event) const {
+  const std::vector<PhaseSpan>& spans = result_.phases.spans;
+  auto next = std::lower_bound(spans.begin(), spans.end(), event,
+                               [](const PhaseSpan& span, uint32_t at) { return span.first <= at; });
+  while (next != spans.end() && next->stage != stage) ++next;
+  return next == spans.end() ? replay_.events.end() : next->first;
 }
 
 void BlockClassifier::Backward(size_t i) {
@@ -277,14 +301,17 @@ void BlockClassifier::BySize() {
 void BlockClassifier::GradientsBySize() {
   if (in_doubt_.empty()) return;
   const SizeCounts weights = WeightSizes();
-  std::map<const PhaseSpan*, SizeCounts> left;
+  std::map<int, SizeCounts> left;
   for (const size_t i : in_doubt_) {
     const BlockLife& block = replay_.blocks[i];
     const PhaseSpan* span = result_.phases.At(block.alloc_event);
-    SizeCounts& sizes = left.try_emplace(span, weights).first->second;
+    // One set of gradients a step where phases are guessed, one a backward pass elsewhere.
+    const int step = result_.phases.guessed ? span->step : static_cast<int>(span->first);
+    SizeCounts& sizes = left.try_emplace(step, weights).first->second;
     const auto weight = sizes.find(block.requested());
-    if (weight != sizes.end() && weight->second > 0) {
-      --weight->second;
+    const bool as_weight = weight != sizes.end() && weight->second > 0;
+    if (as_weight || (weights.empty() && block.free_event != kNoEvent && !IsOpen(*span))) {
+      if (as_weight) --weight->second;
       Set(i, Component::kGradients);
     } else if (IsOpen(*span) || block.free_event != kNoEvent) {
       Set(i, Component::kTemporaries, StackOf(i).kind);
@@ -314,6 +341,7 @@ void BlockClassifier::ByDeath(size_t i) {
 void BlockClassifier::BeforeBySize() {
   SizeCounts weights = WeightSizes();
   const bool no_sizes = weights.empty();
+  const SizeCounts weights_seen = weights;
   if (!no_sizes && result_.phases.trains && sizes_.empty()) CompleteWeights(&weights);
   const auto take = [](SizeCounts* counts, int64_t size) {
     const auto found = counts->find(size);
@@ -321,15 +349,21 @@ void BlockClassifier::BeforeBySize() {
     --found->second;
     return true;
   };
-  SizeCounts states = weights;
-  for (auto& [size, count] : states) count *= kMostStates;
+  SizeCounts blocks;
+  for (const size_t i : unplaced_) ++blocks[replay_.blocks[i].requested()];
+  // Sizes that are trained have at least one state a weight; a few blocks more are something else.
+  SizeCounts states;
+  for (const auto& [size, count] : weights) {
+    if (blocks[size] >= 2 * count) states[size] = kMostStates * count;
+  }
   for (const size_t i : unplaced_) {
     const int64_t size = replay_.blocks[i].requested();
     if (take(&weights, size)) {
       Set(i, Component::kWeights);
     } else if (result_.phases.trains && take(&states, size)) {
       Set(i, Component::kOptimizer);
-    } else if (IsCublasWorkspace(size)) {
+    } else if (IsCublasWorkspace(size) &&
+               blocks[size] - CountOf(weights_seen, size) <= kMostWorkspaces) {
       Set(i, Component::kWorkspace);
     } else if (sizes_.TakeBuffer(size)) {
       Set(i, Component::kInputs);
@@ -362,6 +396,7 @@ void BlockClassifier::CompleteWeights(SizeCounts* weights) const {
   const int64_t ratio =
       std::clamp<int64_t>((blocks_of_known + known / 2) / known, 1, 1 + kMostStates);
   for (const auto& [size, count] : blocks) {
+    if (IsCublasWorkspace(size) && count <= kMostWorkspaces) continue;
     int64_t& of_size = (*weights)[size];
     of_size = std::max(of_size, count / ratio);
   }
@@ -428,7 +463,7 @@ void BlockClassifier::KindsBySize() {
 
 void BlockClassifier::Note() {
   std::vector<std::string>& notes = result_.notes;
-  if (!snapshot_.has_trace()) {
+  if (replay_.events.count == 0) {
     notes.emplace_back(
         "the file has no history: torch.cuda.memory._record_memory_history(max_entries=1000000) "
         "before the model is loaded would have recorded when and by what memory was taken");

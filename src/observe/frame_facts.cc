@@ -165,6 +165,14 @@ bool IsOptimizerStep(std::string_view name, std::string_view filename) {
   return filename.ends_with("accelerate/optimizer.py") && name == "step";
 }
 
+// backward() of a tensor or an Accelerator, before the engine takes over.
+bool IsBackwardCall(std::string_view name, std::string_view filename) {
+  if (name == "_engine_run_backward") return true;
+  return name == "backward" && (filename.ends_with("torch/_tensor.py") ||
+                                filename.ends_with("torch/autograd/__init__.py") ||
+                                filename.ends_with("accelerate/accelerator.py"));
+}
+
 // __init__ of a module that makes its parameters on the device.
 bool IsModuleInit(std::string_view name, std::string_view filename) {
   return name == "__init__" && (filename.find("torch/nn/modules/") != std::string_view::npos ||
@@ -184,6 +192,9 @@ FrameFacts FactsOf(std::string_view name, std::string_view filename) {
   }
   if (python && IsOptimizerStep(name, filename)) {
     facts |= static_cast<uint64_t>(FrameFact::kOptimizerStep);
+  }
+  if (python && IsBackwardCall(name, filename)) {
+    facts |= static_cast<uint64_t>(FrameFact::kBackwardCall);
   }
   if (python && IsModuleInit(name, filename)) facts |= static_cast<uint64_t>(FrameFact::kLoad);
   return facts;

@@ -48,8 +48,9 @@ enum class FrameFact : uint64_t {
   kRouting = 1ULL << 27,
   kModeling = 1ULL << 28,  // a file that defines a model
   kMlp = 1ULL << 29,
-  kPlumbing = 1ULL << 30,   // wrappers that say nothing to a reader: _call_impl, decorators
-  kAllocator = 1ULL << 31,  // the allocator itself and the unwinder
+  kPlumbing = 1ULL << 30,      // wrappers that say nothing to a reader: _call_impl, decorators
+  kAllocator = 1ULL << 31,     // the allocator itself and the unwinder
+  kBackwardCall = 1ULL << 32,  // Python on its way into autograd
 };
 
 using FrameFacts = uint64_t;

@@ -97,6 +97,9 @@ std::optional<Stage> Finder::StageOfEvent(uint32_t event, Stage current) const {
     return std::nullopt;
   }
   if (IsPhase(stack.stage)) return stack.stage;
+  // Accelerator.backward and Tensor.backward make a scalar or two before the engine starts.
+  const bool enters = stack.stage == Stage::kOther && stack.Has(FrameFact::kBackwardCall);
+  if (enters && current == Stage::kForward) return Stage::kBackward;
   // Recordings of Python stacks only show nothing of the backward pass, which C++ threads run.
   const bool in_step = current == Stage::kForward || current == Stage::kBackward;
   if (stack.stage == Stage::kUnknown && !stacks_.any_engine() && in_step) return Stage::kBackward;
@@ -126,6 +129,12 @@ void Finder::SpansFromStacks() {
     } else {
       spans.push_back({*stage, 0, event, event + 1});
     }
+  }
+  if (stacks_.any_engine()) return;
+  // Frees have no stack of their own then: a backward pass lasts until something else is seen.
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (spans[i].stage != Stage::kBackward) continue;
+    spans[i].end = i + 1 < spans.size() ? spans[i + 1].first : replay_.events.end();
   }
 }
 

@@ -42,7 +42,11 @@ PickleReader::Next PickleReader::Memoize(uint64_t index) {
   if (value.is(Tag::kOpenList) || value.is(Tag::kOpenDict)) {
     value = PickleValue::Of(value.tag(), index + 1);
   }
-  if (index >= memo_.size()) memo_.resize(index + 1);
+  if (index >= memo_.size()) {
+    memo_.resize(index + 1);
+  } else {
+    lists_.Clear();
+  }
   memo_[index] = value;
   return Next::kContinue;
 }
@@ -72,8 +76,34 @@ PickleReader::Next PickleReader::StepOpen(PickleOpcode opcode, Cursor& cursor) {
         return FailWith(fmt::format("nested deeper than {} levels", kMostNesting));
       }
       marks_.push_back(top_);
+      if (top_ > 0 && stack_[top_ - 1].is(Tag::kOpenList)) return StepListOfGets(cursor);
   }
   return Next::kContinue;
+}
+
+PickleReader::Next PickleReader::StepListOfGets(Cursor& cursor) {
+  const char* start = cursor.at;
+  const size_t target = top_ - 1;
+  const auto memo = static_cast<uint32_t>(stack_[target].number());
+  size_t length = 0;
+  const PickleValue guess = lists_.Guess({start, static_cast<size_t>(cursor.end - start)}, &length);
+  if (!guess.is(Tag::kUnset)) {
+    marks_.pop_back();
+    Replace(target, schema_->WithMemo(guess, memo));
+    cursor.at += length;
+    return Next::kContinue;
+  }
+  RunGets(cursor);
+  const bool whole = cursor.at < cursor.end && cursor.at > start &&
+                     PickleOpcode(static_cast<uint8_t>(*cursor.at)) == PickleOpcode::kAppends;
+  if (!whole) return Next::kContinue;
+  const Next next = StepFill(PickleOpcode::kAppends, cursor);
+  const PickleValue shared =
+      next == Next::kContinue ? schema_->WithMemo(stack_[target], 0) : PickleValue();
+  if (!shared.is(Tag::kUnset)) {
+    lists_.Learn({start, static_cast<size_t>(cursor.at - start)}, shared);
+  }
+  return next;
 }
 
 PickleReader::Next PickleReader::StepFill(PickleOpcode opcode, Cursor& cursor) {

@@ -24,6 +24,7 @@
 
 #include "base/result.h"
 #include "observe/byte_window.h"
+#include "observe/pickle_list_cache.h"
 #include "observe/pickle_opcodes.h"
 #include "observe/pickle_value.h"
 #include "observe/string_table.h"
@@ -48,6 +49,8 @@ class PickleSchema {
                                  std::span<PickleValue> items) = 0;
   // The `memo` that TakeList was given for this value; 0 when its number never changes.
   virtual uint32_t MemoOf(PickleValue list) const = 0;
+  // A list equal to this one under another memo entry; kUnset when equal lists are not one value.
+  virtual PickleValue WithMemo(PickleValue list, uint32_t memo) const = 0;
 };
 
 class PickleReader {
@@ -105,6 +108,8 @@ class PickleReader {
   Next StepString(PickleOpcode opcode, Cursor& cursor);
   Next StepMemo(PickleOpcode opcode, Cursor& cursor);
   Next StepOpen(PickleOpcode opcode, Cursor& cursor);
+  // A list of GETs alone, from its first to its APPENDS; anything else is left to the other steps.
+  Next StepListOfGets(Cursor& cursor);
   Next StepFill(PickleOpcode opcode, Cursor& cursor);
   Next StepBuild(PickleOpcode opcode, Cursor& cursor);
   Next StepText(PickleOpcode opcode, Cursor& cursor);
@@ -153,6 +158,7 @@ class PickleReader {
   std::vector<PickleValue> stack_;  // valid below top_
   size_t top_ = 0;
   std::vector<size_t> marks_;
+  ListCache lists_;
   std::vector<PickleValue> memo_;
   std::vector<Container> containers_;
   size_t held_items_ = 0;  // in containers_

@@ -26,6 +26,7 @@ class NoSchema : public PickleSchema {
     return list;
   }
   uint32_t MemoOf(PickleValue) const override { return 0; }
+  PickleValue WithMemo(PickleValue, uint32_t) const override { return {}; }
 };
 
 // A pickle and what reading it gave, kept together so that values can be looked up.

@@ -247,7 +247,7 @@ TEST(Replay, CountsBlocksFromBeforeTheTrace) {
   EXPECT_EQ(replay->peak_event, 2U);
   EXPECT_EQ(replay->end_allocated.count(), 10 * kMiB);
 
-  snapshot.devices[0] = {4, 2};  // as if recording began with the free
+  snapshot.devices[0] = {3, 2};  // as if recording began with the free
   const Result<Replay> late = ReplayDevice(snapshot, 0);
   ASSERT_TRUE(late.ok());
   EXPECT_EQ(late->start_allocated.count(), 12 * kMiB);

@@ -6,7 +6,10 @@
 // the end). Either may be missing, and so may every field: what an older PyTorch did not write
 // reads as 0, as an empty string or as an empty stack.
 //
-//   trace     segment_alloc 20 MiB | alloc 4 MiB | alloc 8 MiB | free_requested | free_completed
+// PyTorch writes two events for every free, the request and the completion, mostly one right after
+// the other: these are one row here.
+//
+//   trace     segment_alloc 20 MiB | alloc 4 MiB | alloc 8 MiB | free_completed
 //   segments  [20 MiB: 4 MiB inactive, 8 MiB active_allocated, 8 MiB inactive]
 #pragma once
 
@@ -28,8 +31,8 @@ namespace headroom::observe {
 
 enum class Action : uint8_t {
   kAlloc,          // a block is handed out
-  kFreeRequested,  // its tensor died
-  kFreeCompleted,  // it can be handed out again: later, where other streams still used it
+  kFreeRequested,  // its tensor died, while other streams still used it
+  kFreeCompleted,  // it can be handed out again; the request too, where both came at once
   kFree,           // legacy: both at once
   kSegmentAlloc,   // cudaMalloc
   kSegmentFree,

@@ -95,7 +95,29 @@ PickleValue SnapshotBuilder::TakeEvent(PickleReader& reader, std::span<const Pic
   columns.stream.push_back(0);
   columns.context.push_back(0);
   ApplyToEvent(reader, row, pairs);
-  return PickleValue::Custom(kEvent, row);
+  return PickleValue::Custom(kEvent, MergedFree(row));
+}
+
+// A third of a recording are requests to free that the next event completes. The pair becomes the
+// row of the request.
+size_t SnapshotBuilder::MergedFree(size_t row) {
+  TraceColumns& columns = snapshot_.events;
+  const bool pair = row > 0 && columns.action[row] == Action::kFreeCompleted &&
+                    columns.action[row - 1] == Action::kFreeRequested &&
+                    columns.addr[row] == columns.addr[row - 1] &&
+                    columns.size[row] == columns.size[row - 1] &&
+                    columns.stream[row] == columns.stream[row - 1] &&
+                    columns.stack[row] == columns.stack[row - 1];
+  if (!pair) return row;
+  columns.action[row - 1] = Action::kFreeCompleted;
+  columns.action.pop_back();
+  columns.addr.pop_back();
+  columns.size.pop_back();
+  columns.time_us.pop_back();
+  columns.stack.pop_back();
+  columns.stream.pop_back();
+  columns.context.pop_back();
+  return row - 1;
 }
 
 void SnapshotBuilder::ApplyToEvent(PickleReader& reader, size_t row,

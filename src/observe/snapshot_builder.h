@@ -31,6 +31,7 @@ class SnapshotBuilder final : public PickleSchema {
   PickleValue ExtendList(PickleReader& reader, PickleValue list,
                          std::span<PickleValue> items) override;
   uint32_t MemoOf(PickleValue list) const override;
+  PickleValue WithMemo(PickleValue list, uint32_t memo) const override;
 
   // The snapshot whose pickle ended with `top`.
   Result<Snapshot> Finish(PickleReader& reader, PickleValue top);
@@ -59,6 +60,7 @@ class SnapshotBuilder final : public PickleSchema {
   void ApplyToBlock(PickleReader& reader, Block& block, std::span<const PickleValue> pairs);
   void ApplyToSegment(PickleReader& reader, Segment& segment, std::span<const PickleValue> pairs);
   PickleValue TakeEvent(PickleReader& reader, std::span<const PickleValue> pairs);
+  size_t MergedFree(size_t row);
   PickleValue TakeFrame(PickleReader& reader, std::span<const PickleValue> pairs);
   PickleValue TakeHistory(PickleReader& reader, std::span<const PickleValue> pairs);
   PickleValue TakeAnnotation(PickleReader& reader, std::span<const PickleValue> pairs);

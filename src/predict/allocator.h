@@ -38,8 +38,10 @@ class AllocatorModel {
   virtual void Free(Handle handle) = 0;
   // torch.cuda.empty_cache(): gives back every segment (or page) without a live block.
   virtual void EmptyCache() = 0;
-  // The model is loaded and the first kernels run: from here on the driver gives other addresses.
+  // The driver and its libraries take memory of their own beside ours at these points, which moves
+  // the addresses of later segments: the first kernels are loaded; a cuBLAS handle is created.
   virtual void KernelsLoaded() {}
+  virtual void CublasHandleCreated() {}
   // What the allocator holds of the device now.
   virtual Bytes reserved() const = 0;
 };

@@ -16,7 +16,10 @@ constexpr int64_t kSmallBuffer = int64_t{2} << 20;     // kSmallBuffer: a small 
 constexpr int64_t kLargeBuffer = int64_t{20} << 20;    // kLargeBuffer: segment of 1..10 MiB requests
 constexpr int64_t kMinLargeAlloc = int64_t{10} << 20;  // kMinLargeAlloc: from here, own segments
 constexpr int64_t kRoundLarge = int64_t{2} << 20;      // kRoundLarge: and their unit
-constexpr int64_t kAddressRange = int64_t{32} << 20;   // see DeviceAddresses
+// Addresses as the driver gives them, read off traces; see DeviceAddresses.
+constexpr int64_t kAddressRange = int64_t{32} << 20;
+constexpr int64_t kKernelModules = int64_t{8} << 20;
+constexpr int64_t kCublasHandle = int64_t{64} << 20;
 
 // The handle of a request of zero bytes, which PyTorch answers with a null pointer.
 constexpr int32_t kNothing = INT32_MAX;
@@ -151,13 +154,25 @@ uint64_t DeviceAddresses::Take(int64_t size) {
   for (auto range = ranges_.rbegin(); range != ranges_.rend(); ++range) {
     if (range->left >= size) return TakeFrom(*range, size);
   }
-  if (window_open_ && window_.left >= size) return TakeFrom(window_, size);
+  if (kernels_loaded_ && window_.left >= size) return TakeFrom(window_, size);
   const int64_t length = RoundUpTo(size, kAddressRange);
-  lowest_ -= static_cast<uint64_t>(length);
-  ranges_.push_back({lowest_, length});
+  const bool upper = !kernels_loaded_ && turn_++ % 2 == 0 && length == kAddressRange;
+  uint64_t& lowest = upper ? lowest_upper_ : lowest_;
+  lowest -= static_cast<uint64_t>(length);
+  ranges_.push_back({lowest, length});
   const uint64_t address = TakeFrom(ranges_.back(), size);
   if (ranges_.back().left == 0) ranges_.pop_back();
   return address;
+}
+
+void DeviceAddresses::KernelsLoaded() {
+  Take(kKernelModules);
+  kernels_loaded_ = true;
+}
+
+void DeviceAddresses::CublasHandleCreated() {
+  Take(kKernelModules);
+  Take(kCublasHandle);
 }
 
 uint64_t DeviceAddresses::TakeFrom(Range& range, int64_t size) {

@@ -62,12 +62,16 @@ class CachingAllocator : public AllocatorModel {
 //
 // The driver (read off traces of 580.159 with CUDA 13.0 on an H200) takes virtual ranges in units of
 // 32 MiB, each below the last, and fills what a segment leaves of its range with later, smaller
-// segments, the newest range first. Above them lies a window of 512 MiB that the context opened: once
-// kernels are loaded, new segments fill what is free of it, upwards, before new ranges are taken.
+// segments, the newest range first. While a model is loaded the ranges come about in turn from two
+// regions, one above the other. Above both lies a window of the context: once kernels are loaded, new
+// segments fill what is free of it, upwards, before new ranges are taken. Kernels and cuBLAS handles
+// take addresses in between. Where the regions lie depends on the process, so that two runs of one
+// script can differ by a few MiB; docs/accuracy.md has the spread.
 class DeviceAddresses {
  public:
   uint64_t Take(int64_t size);
-  void OpenWindow() { window_open_ = true; }
+  void KernelsLoaded();
+  void CublasHandleCreated();
 
  private:
   struct Range {
@@ -76,10 +80,11 @@ class DeviceAddresses {
   };
   static uint64_t TakeFrom(Range& range, int64_t size);
 
-  // 24 MiB of the window's end are gone by then, and cuBLAS takes 64 MiB.
-  Range window_{uint64_t{1} << 47, int64_t{424} << 20};
-  bool window_open_ = false;
-  uint64_t lowest_ = uint64_t{1} << 46;
+  Range window_{uint64_t{1} << 47, int64_t{488} << 20};
+  bool kernels_loaded_ = false;
+  int turn_ = 0;  // counts the ranges taken from either region while loading
+  uint64_t lowest_upper_ = uint64_t{1} << 46;
+  uint64_t lowest_ = uint64_t{1} << 45;
   std::vector<Range> ranges_;
 };
 
@@ -88,7 +93,8 @@ class NativeAllocator final : public CachingAllocator {
   NativeAllocator(const AllocatorOptions& options, std::optional<Bytes> limit)
       : CachingAllocator(options, limit) {}
 
-  void KernelsLoaded() override { addresses_.OpenWindow(); }
+  void KernelsLoaded() override { addresses_.KernelsLoaded(); }
+  void CublasHandleCreated() override { addresses_.CublasHandleCreated(); }
 
  private:
   int32_t TakeFromDevice(int64_t size, bool small) override;

@@ -33,6 +33,8 @@ struct ModelOutput {
   Tensor loss;
   Tensor logits;
   std::vector<Tensor> others;  // encoder_last_hidden_state and the like
+  // Keys and values of past_key_values: kept as they are, as nothing converts a cache.
+  std::vector<Tensor> cache = {};
 };
 
 // What a model is built from.
@@ -60,6 +62,8 @@ struct Architecture {
   // Its loss shifts the labels by one (Trainer._loss_shifts_labels).
   bool (*loss_shifts_labels)(Task task);
   Result<std::unique_ptr<Model>> (*make)(const ModelArguments& arguments);
+  // Rows of a learned position table that no token can have (RoBERTa counts from padding_idx + 1).
+  int64_t (*reserved_positions)(const ModelConfig& config) = [](const ModelConfig&) -> int64_t { return 0; };
 };
 
 // Null when the type is not modelled.

@@ -33,6 +33,7 @@ Tensor Select(const Tensor& x, int dim, int64_t index);
 Tensor Slice(const Tensor& x, int dim, int64_t start, int64_t end);
 std::vector<Tensor> Split(const Tensor& x, int64_t size, int dim);
 std::vector<Tensor> SplitSizes(const Tensor& x, std::span<const int64_t> sizes, int dim);
+std::vector<Tensor> Unbind(const Tensor& x, int dim);  // ops_unbind.cc
 // repeat_interleave(repeats, dim) with a number of repeats: always a copy.
 Tensor RepeatInterleave(const Tensor& x, int64_t repeats, int dim);
 Tensor Contiguous(const Tensor& x);  // x itself when it already is
@@ -66,6 +67,8 @@ Tensor Add(const Tensor& a, const Tensor& b);
 Tensor Sub(const Tensor& a, const Tensor& b);
 Tensor Mul(const Tensor& a, const Tensor& b);
 Tensor Div(const Tensor& a, const Tensor& b);
+// a.add_(b): the sum in the memory of `a`.
+Tensor AddInPlace(const Tensor& a, const Tensor& b);
 Tensor AddScalar(const Tensor& x);  // the scalar's value decides nothing here
 Tensor MulScalar(const Tensor& x);
 Tensor DivScalar(const Tensor& x);
@@ -101,6 +104,8 @@ Tensor Mm(const Tensor& a, const Tensor& b);
 Tensor Bmm(const Tensor& a, const Tensor& b);
 Tensor Addmm(const Tensor& bias, const Tensor& a, const Tensor& b);
 Tensor Matmul(const Tensor& a, const Tensor& b);
+// self + scale * (a @ b), of batches; `self` wants no gradient (ops_baddbmm.cc).
+Tensor Baddbmm(const Tensor& self, const Tensor& a, const Tensor& b);
 // torch.nn.functional.linear; an undefined bias is none.
 Tensor LinearOp(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
@@ -115,6 +120,38 @@ Tensor Softmax(const Tensor& x, std::optional<DType> dtype = std::nullopt);
 // A scalar, whatever the reduction; logits [rows, classes], targets [rows].
 Tensor CrossEntropy(const Tensor& logits, const Tensor& targets);
 
+// ---- Indices and sums along them (ops_index.cc) ----
+
+// torch.full, ones, tensor(number, device="cuda").
+Tensor Full(Runtime& runtime, const Shape& shape, DType dtype);
+// cumsum over one dimension, outside autograd; int64 of whole numbers.
+Tensor CumSum(const Tensor& x);
+// x[rows, columns]: one vector of x's last dimension for each pair of indices.
+Tensor IndexRows(const Tensor& x, const Tensor& rows, const Tensor& columns);
+// x[..., [index], ...]: a list as index copies what a slice of one would show.
+Tensor TakeIndex(const Tensor& x, int dim);
+
+// ---- Gather and repeat (ops_gather.cc) ----
+
+Tensor Gather(const Tensor& x, const Tensor& index);   // gather(x, dim, index) of any dim
+Tensor RepeatFirst(const Tensor& x, int64_t repeats);  // repeat(repeats, 1, …)
+
+// ---- Element-wise against a number (ops_scalar.cc) ----
+
+Tensor WhereScalar(const Tensor& condition, const Tensor& x);  // where(condition, x, number)
+Tensor Clamp(const Tensor& x);                                 // clamp(number, number)
+
+// ---- In place (ops_inplace.cc): nodes without memory of their own ----
+
+Tensor MulScalarInPlace(const Tensor& x);  // x *= number
+Tensor DivScalarInPlace(const Tensor& x);  // x /= number
+
+// ---- Convolution (ops_conv.cc) ----
+
+// conv1d and conv2d without dilation or groups: x [batch, channels, …], weight [out, channels, …].
+Tensor Convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t stride,
+                   int64_t padding);
+
 // ---- Attention (ops_attention.cc) ----
 
 struct SdpaOptions {
@@ -127,5 +164,8 @@ struct SdpaOptions {
 // heads than queries.
 Tensor ScaledDotProductAttention(const Tensor& q, const Tensor& k, const Tensor& v,
                                  const Tensor& mask, const SdpaOptions& options);
+// Its math backend (ops_attention_math.cc), for a mask that is added to the scores.
+Tensor MathAttention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                     double dropout);
 
 }  // namespace headroom::predict

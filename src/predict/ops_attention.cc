@@ -18,15 +18,21 @@ enum class Backend { kCudnn, kFlash, kEfficient, kMath };
 constexpr int64_t RoundUpTo(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // _fused_sdp_choice_cuda: on Hopper and data-centre Blackwell cuDNN goes first, elsewhere flash.
-Backend ChooseBackend(const Gpu& gpu, const Tensor& q, const Tensor& v, bool has_mask, bool gqa) {
+Backend ChooseBackend(const Gpu& gpu, const Tensor& q, const Tensor& v, const Tensor& mask, bool gqa) {
+  // check_last_dim_stride_equals_1_dense: no fused kernel takes a mask stored otherwise.
+  if (mask.defined() && mask.strides()[-1] != 1) return Backend::kMath;
+  // check_batch_size_and_num_heads_dense: without enable_gqa no fused kernel broadcasts heads.
+  if (!gqa && v.size(1) != q.size(1)) return Backend::kMath;
   const int64_t head_dim = q.size(-1);
   const bool half = IsHalf(q.dtype());
   const bool same_head_dim = head_dim == v.size(-1);
-  const bool prefers_cudnn = gpu.compute_major == 9 || gpu.compute_major == 10;
+  // check_attn_mask_shape: cuDNN computes no gradient of the mask.
+  const bool prefers_cudnn =
+      (gpu.compute_major == 9 || gpu.compute_major == 10) && !mask.requires_grad();
   if (prefers_cudnn && half && head_dim % 8 == 0 && head_dim <= 256 && v.size(-1) % 8 == 0) {
     return Backend::kCudnn;
   }
-  if (half && gpu.compute_major >= 8 && !has_mask && head_dim <= 256 && same_head_dim) {
+  if (half && gpu.compute_major >= 8 && !mask.defined() && head_dim <= 256 && same_head_dim) {
     return Backend::kFlash;
   }
   const int64_t alignment = half && gpu.compute_major >= 8 ? 8 : 4;
@@ -63,20 +69,21 @@ Shape OutputShape(const Tensor& q, const Tensor& v) {
 struct Saved {
   SavedTensor q, k, v;
   SavedTensor mask{};
+  bool mask_wants_gradient = false;
   SavedTensor out{};
   SavedTensor statistics{};
   SavedTensor seed{};
   SavedTensor offset{};
 };
 
+// `bias` is the mask where it wants a gradient, else undefined.
 using BackwardKernel = Grads (*)(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                                 const Tensor& out, double dropout);
+                                 const Tensor& out, const Tensor& bias);
 
-// Connects `out`; `kernel` makes dq, dk, dv.
-Tensor FinishFused(GradRecorder& record, Tensor out, Saved saved, double dropout,
-                   BackwardKernel kernel) {
+// Connects `out`; `kernel` makes dq, dk, dv and, where wanted, the gradient of the mask.
+Tensor FinishFused(GradRecorder& record, Tensor out, Saved saved, BackwardKernel kernel) {
   saved.out = record.SaveOutput(out);
-  return record.Finish(std::move(out), [saved, dropout, kernel](Grads& grads) -> Grads {
+  return record.Finish(std::move(out), [saved, kernel](Grads& grads) -> Grads {
     const Tensor q = saved.q.Unpack();
     const Tensor k = saved.k.Unpack();
     const Tensor v = saved.v.Unpack();
@@ -85,7 +92,7 @@ Tensor FinishFused(GradRecorder& record, Tensor out, Saved saved, double dropout
     const Tensor statistics = saved.statistics.Unpack();
     const Tensor seed = saved.seed.defined() ? saved.seed.Unpack() : Tensor();
     const Tensor offset = saved.offset.defined() ? saved.offset.Unpack() : Tensor();
-    return kernel(grads[0], q, k, v, out_value, dropout);
+    return kernel(grads[0], q, k, v, out_value, saved.mask_wants_gradient ? mask : Tensor());
   });
 }
 
@@ -94,7 +101,7 @@ Tensor FinishFused(GradRecorder& record, Tensor out, Saved saved, double dropout
 constexpr int64_t kCudnnWorkspace = 256;
 
 Grads CudnnBackward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                    const Tensor& out, double) {
+                    const Tensor& out, const Tensor&) {
   Tensor dq = EmptyLike(q);
   Tensor dk = EmptyLike(k);
   Tensor dv = EmptyLike(v);
@@ -108,8 +115,7 @@ Grads CudnnBackward(const Tensor& grad, const Tensor& q, const Tensor& k, const 
   return {dq, dk, dv};
 }
 
-Tensor CudnnAttention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                      const SdpaOptions& options) {
+Tensor CudnnAttention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
   Runtime& runtime = q.runtime();
   GradRecorder record(runtime, "ScaledDotProductCudnnAttentionBackward0", {q, k, v});
   Saved saved{record.Save(q), record.Save(k), record.Save(v)};
@@ -128,11 +134,11 @@ Tensor CudnnAttention(const Tensor& q, const Tensor& k, const Tensor& v, const T
   saved.statistics = record.SaveOutput(statistics);
   saved.seed = record.SaveOutput(seed);
   saved.offset = record.SaveOutput(offset);
-  return FinishFused(record, std::move(out), std::move(saved), options.dropout, CudnnBackward);
+  return FinishFused(record, std::move(out), std::move(saved), CudnnBackward);
 }
 
 Grads FlashBackward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                    const Tensor& out, double) {
+                    const Tensor& out, const Tensor&) {
   Runtime& runtime = q.runtime();
   Tensor matching = grad;
   if (grad.strides()[-1] != 1) matching = EmptyInLayoutOf(out, grad.shape());
@@ -154,7 +160,7 @@ Grads FlashBackward(const Tensor& grad, const Tensor& q, const Tensor& k, const 
   return {dq, dk, dv};
 }
 
-Tensor FlashAttention(const Tensor& q, const Tensor& k, const Tensor& v, const SdpaOptions& options) {
+Tensor FlashAttention(const Tensor& q, const Tensor& k, const Tensor& v) {
   Runtime& runtime = q.runtime();
   GradRecorder record(runtime, "ScaledDotProductFlashAttentionBackward0", {q, k, v});
   Saved saved{record.Save(q), record.Save(k), record.Save(v)};
@@ -167,15 +173,31 @@ Tensor FlashAttention(const Tensor& q, const Tensor& k, const Tensor& v, const S
   saved.statistics = record.SaveOutput(statistics);
   saved.seed = record.SaveOutput(rng_state);
   saved.offset = record.SaveOutput(unused);
-  return FinishFused(record, std::move(out), std::move(saved), options.dropout, FlashBackward);
+  return FinishFused(record, std::move(out), std::move(saved), FlashBackward);
+}
+
+// A tensor shaped as the bias, its rows padded to 16 elements: what the kernel loads is aligned.
+Tensor EmptyPadded(const Tensor& bias) {
+  Shape shape = bias.shape();
+  shape[-1] = RoundUpTo(shape[-1], 16);
+  const Tensor padded = Empty(bias.runtime(), shape, bias.dtype());
+  return Slice(padded, -1, 0, bias.size(-1));
+}
+
+// preprocess_mask: padded where its rows are no multiple of 16 elements, and seen by every head.
+Tensor ExpandMask(const Tensor& mask, const Tensor& q, const Tensor& k) {
+  const Tensor aligned = mask.size(-1) % 16 == 0 ? mask : EmptyPadded(mask);
+  return Expand(aligned, {q.size(0), q.size(1), q.size(2), k.size(2)});
 }
 
 Grads EfficientBackward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const Tensor&, double) {
+                        const Tensor&, const Tensor& bias) {
   Runtime& runtime = q.runtime();
   Tensor dq = EmptyInLayoutOf(Transpose(q, 1, 2), Transpose(q, 1, 2).shape());
   Tensor dk = EmptyInLayoutOf(Transpose(k, 1, 2), Transpose(k, 1, 2).shape());
   Tensor dv = EmptyInLayoutOf(Transpose(v, 1, 2), Transpose(v, 1, 2).shape());
+  Tensor grad_bias;
+  if (bias.defined()) grad_bias = EmptyPadded(bias);
   const int64_t rows = q.size(0) * q.size(1) * q.size(2);
   Ref<Storage> delta;
   if (IsHalf(q.dtype())) {
@@ -192,15 +214,16 @@ Grads EfficientBackward(const Tensor& grad, const Tensor& q, const Tensor& k, co
   const int64_t blocks = RoundUpTo(q.size(2), kBlock) / kBlock;
   const int64_t accumulator = 16 + kBlock * RoundUpTo(q.size(3), kBlock) * 4;
   const Ref<Storage> workspace = runtime.Scratch(q.size(0) * q.size(1) * blocks * accumulator);
-  return {Transpose(dq, 1, 2), Transpose(dk, 1, 2), Transpose(dv, 1, 2)};
+  return {Transpose(dq, 1, 2), Transpose(dk, 1, 2), Transpose(dv, 1, 2), grad_bias};
 }
 
-Tensor EfficientAttention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                          const SdpaOptions& options) {
+Tensor EfficientAttention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& given_mask) {
   Runtime& runtime = q.runtime();
-  GradRecorder record(runtime, "ScaledDotProductEfficientAttentionBackward0", {q, k, v});
+  const Tensor mask = given_mask.defined() ? ExpandMask(given_mask, q, k) : Tensor();
+  GradRecorder record(runtime, "ScaledDotProductEfficientAttentionBackward0", {q, k, v, mask});
   Saved saved{record.Save(q), record.Save(k), record.Save(v)};
   if (mask.defined()) saved.mask = record.Save(mask);
+  saved.mask_wants_gradient = record.Needs(3);
   const OpScope op(runtime, "aten::_scaled_dot_product_efficient_attention");
   // The kernel works on [batch, sequence, heads, head_dim].
   Tensor packed = Empty(runtime, {q.size(0), q.size(2), q.size(1), v.size(3)}, q.dtype());
@@ -214,7 +237,7 @@ Tensor EfficientAttention(const Tensor& q, const Tensor& k, const Tensor& v, con
   }
   if (!record.active()) return out;
   saved.statistics = record.SaveOutput(statistics);
-  return FinishFused(record, std::move(out), std::move(saved), options.dropout, EfficientBackward);
+  return FinishFused(record, std::move(out), std::move(saved), EfficientBackward);
 }
 
 // at::_safe_softmax: rows of -inf alone become zeros. Only its result is saved.
@@ -258,15 +281,15 @@ Tensor CausalBias(const Tensor& q, const Tensor& k) {
 
 // _scaled_dot_product_attention_math: 16-bit inputs are computed in fp32; query and key are scaled by
 // the square root of the scale each.
-Tensor MathAttention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
-                     const SdpaOptions& options) {
+Tensor UnmaskedMathAttention(const Tensor& query, const Tensor& key, const Tensor& value,
+                             const SdpaOptions& options) {
   const DType origin = query.dtype();
   const DType compute = IsHalf(origin) ? DType::kFloat32 : origin;
   Tensor q = To(query, compute);
   Tensor k = To(key, compute);
   Tensor v = To(value, compute);
-  Tensor bias = mask;
   q = MulScalar(q);
+  Tensor bias;
   if (options.is_causal) bias = CausalBias(q, k);
   if (k.size(1) != q.size(1)) {
     k = RepeatInterleave(k, q.size(1) / k.size(1), -3);
@@ -279,18 +302,33 @@ Tensor MathAttention(const Tensor& query, const Tensor& key, const Tensor& value
   return To(Matmul(weights, v), origin);
 }
 
+// convert_boolean_attn_mask: where(mask, 0.0, scalar_tensor(-inf)) of a boolean mask.
+Tensor AdditiveMask(const Tensor& mask, DType dtype) {
+  if (!mask.defined() || mask.dtype() != DType::kBool) return mask;
+  Runtime& runtime = mask.runtime();
+  const Scoped kind(runtime.kind, Kind::kPosition);
+  const Tensor lowest = Empty(runtime, {}, dtype);
+  const Tensor zero = Empty(runtime, {}, dtype);
+  const Tensor inputs[] = {mask, zero, lowest};
+  return Elementwise("aten::where", inputs, dtype);
+}
+
 }  // namespace
 
 Tensor ScaledDotProductAttention(const Tensor& query, const Tensor& key, const Tensor& value,
-                                 const Tensor& mask, const SdpaOptions& options) {
+                                 const Tensor& given_mask, const SdpaOptions& options) {
+  const Tensor cast_mask = AutocastToLower(given_mask);
   const Tensor v = AutocastToLower(value);
   const Tensor k = AutocastToLower(key);
   const Tensor q = AutocastToLower(query);
-  switch (ChooseBackend(q.runtime().platform().gpu, q, v, mask.defined(), options.enable_gqa)) {
-    case Backend::kCudnn: return CudnnAttention(q, k, v, mask, options);
-    case Backend::kFlash: return FlashAttention(q, k, v, options);
-    case Backend::kEfficient: return EfficientAttention(q, k, v, mask, options);
-    case Backend::kMath: return MathAttention(q, k, v, mask, options);
+  const Tensor mask = AdditiveMask(cast_mask, q.dtype());
+  switch (ChooseBackend(q.runtime().platform().gpu, q, v, mask, options.enable_gqa)) {
+    case Backend::kCudnn: return CudnnAttention(q, k, v, mask);
+    case Backend::kFlash: return FlashAttention(q, k, v);
+    case Backend::kEfficient: return EfficientAttention(q, k, v, mask);
+    case Backend::kMath:
+      return mask.defined() ? MathAttention(q, k, v, mask, options.dropout)
+                            : UnmaskedMathAttention(q, k, v, options);
   }
   HEADROOM_CHECK(false, "unknown attention backend");
   return Tensor();

@@ -168,6 +168,10 @@ Tensor AddOutOfPlace(const Tensor& a, const Tensor& b) { return Output("aten::ad
 Tensor Add(const Tensor& a, const Tensor& b) {
   return SumOfBoth("aten::add", "AddBackward0", a, b, false);
 }
+Tensor AddInPlace(const Tensor& a, const Tensor& b) {
+  GradRecorder record(a.runtime(), "AddBackward0", {a, b});
+  return record.Finish(Detach(a), [](Grads& grads) -> Grads { return {grads[0], grads[0]}; });
+}
 Tensor Sub(const Tensor& a, const Tensor& b) {
   return SumOfBoth("aten::sub", "SubBackward0", a, b, true);
 }

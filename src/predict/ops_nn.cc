@@ -142,7 +142,7 @@ Tensor LayerNormOp(const Tensor& input, const Tensor& full_weight, const Tensor&
   const Tensor x = AutocastToFloat(input);
   GradRecorder record(runtime, "NativeLayerNormBackward0", {x, weight, bias});
   const SavedTensor saved_x = record.Save(x);
-  const SavedTensor saved_weight = record.Save(weight);
+  const SavedTensor saved_weight = weight.defined() ? record.Save(weight) : SavedTensor();
   const SavedTensor saved_bias = bias.defined() ? record.Save(bias) : SavedTensor();
   const OpScope op(runtime, "aten::native_layer_norm");
   const int64_t rows = x.numel() / x.size(-1);
@@ -153,11 +153,11 @@ Tensor LayerNormOp(const Tensor& input, const Tensor& full_weight, const Tensor&
   const SavedTensor mean = record.SaveOutput(mean_result);
   const SavedTensor rstd = record.SaveOutput(rstd_result);
   const bool needs_x = record.Needs(0);
-  const bool needs_weight = record.Needs(1);
+  const bool needs_weight = weight.defined() && record.Needs(1);
   const bool needs_bias = bias.defined() && record.Needs(2);
   return record.Finish(std::move(out), [=](Grads& grads) -> Grads {
     const Tensor x_value = saved_x.Unpack();
-    const Tensor weight_value = saved_weight.Unpack();
+    const Tensor weight_value = saved_weight.defined() ? saved_weight.Unpack() : Tensor();
     const Tensor bias_value = saved_bias.defined() ? saved_bias.Unpack() : Tensor();
     const Tensor mean_value = mean.Unpack();
     const Tensor rstd_value = rstd.Unpack();

@@ -243,8 +243,17 @@ void Optimizer::ZeroGrad() {
   for (const Tensor& parameter : parameters_) parameter.grad() = Tensor();
 }
 
+void Optimizer::JoinGroups() {
+  groups_[1].clear();
+  groups_[0].clear();
+  for (const Tensor& parameter : parameters_) {
+    if (parameter.requires_grad()) groups_[0].push_back(parameter);
+  }
+}
+
 Result<std::unique_ptr<Optimizer>> MakeOptimizer(Optim optim, Runtime& runtime,
-                                                 const std::vector<Tensor>& parameters) {
+                                                 const std::vector<Tensor>& parameters,
+                                                 ParameterGroups groups) {
   std::unique_ptr<Optimizer> optimizer;
   switch (optim) {
     case Optim::kAdamWTorch:
@@ -259,6 +268,7 @@ Result<std::unique_ptr<Optimizer>> MakeOptimizer(Optim optim, Runtime& runtime,
     case Optim::kAdamW8bit:
       return Error::Unsupported("optim \"" + std::string(Name(optim)) + "\" is not modelled yet");
   }
+  if (groups == ParameterGroups::kOne) optimizer->JoinGroups();
   return optimizer;
 }
 

@@ -30,6 +30,8 @@ class Optimizer {
   virtual bool is_fused() const { return false; }
 
   const std::vector<Tensor>& parameters() const { return parameters_; }
+  // Puts all parameters into one group, in their order. REQUIRES: no step has been made.
+  void JoinGroups();
 
  protected:
   Optimizer(Runtime& runtime, const std::vector<Tensor>& parameters);
@@ -46,9 +48,13 @@ class Optimizer {
   std::vector<Tensor> parameters_;
 };
 
+// Trainer makes two groups, of what decays and what does not; model.parameters() alone are one.
+enum class ParameterGroups { kByDecay, kOne };
+
 // Fails on an optimizer that is not modelled.
-Result<std::unique_ptr<Optimizer>> MakeOptimizer(Optim optim, Runtime& runtime,
-                                                 const std::vector<Tensor>& parameters);
+Result<std::unique_ptr<Optimizer>> MakeOptimizer(
+    Optim optim, Runtime& runtime, const std::vector<Tensor>& parameters,
+    ParameterGroups groups = ParameterGroups::kByDecay);
 
 // torch.nn.utils.clip_grad_norm_ (foreach): returns the total norm, which the caller keeps.
 Tensor ClipGradNorm(Runtime& runtime, const std::vector<Tensor>& parameters);

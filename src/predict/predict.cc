@@ -13,6 +13,7 @@
 #include "predict/model.h"
 #include "predict/modules.h"
 #include "predict/runtime.h"
+#include "predict/torch_loop.h"
 #include "predict/trainer.h"
 
 namespace headroom {
@@ -42,12 +43,6 @@ Status CheckSizes(const ModelConfig& config, const Recipe& recipe) {
     return Error::BadInput(
         fmt::format("sequence length {} is not positive: give --seq 1 or more", recipe.sequence_length));
   }
-  const int64_t positions = config.MaybeInt("max_position_embeddings").value_or(INT64_MAX);
-  if (recipe.sequence_length > positions) {
-    return Error::BadInput(fmt::format(
-        "sequence length {} is beyond the model's {} positions (max_position_embeddings): lower --seq",
-        recipe.sequence_length, positions));
-  }
   const int64_t widest = std::max({config.MaybeInt("vocab_size").value_or(1),
                                    config.MaybeInt("intermediate_size").value_or(1),
                                    4 * config.MaybeInt("hidden_size").value_or(1)});
@@ -60,6 +55,27 @@ Status CheckSizes(const ModelConfig& config, const Recipe& recipe) {
   if (recipe.per_device_train_batch_size * recipe.sequence_length >
       kMostElements / std::max<int64_t>(heads * recipe.sequence_length, 1)) {
     return too_large("batch x heads x sequence x sequence");
+  }
+  return {};
+}
+
+// A table of learned position embeddings ends the sequences a model can read. Rotary and relative
+// positions have no such end: transformers runs them beyond max_position_embeddings, and so do we.
+Status CheckPositions(const ModelConfig& config, const Recipe& recipe,
+                      const Architecture& architecture, const ParameterTable& table) {
+  constexpr std::string_view kTables[] = {"position_embeddings.weight", "embed_positions.weight",
+                                          "wpe.weight"};
+  for (const ParameterSpec& entry : table.entries()) {
+    const bool learned = std::any_of(std::begin(kTables), std::end(kTables), [&](std::string_view name) {
+      return std::string_view(entry.name).ends_with(name);
+    });
+    if (!learned) continue;
+    const int64_t rows = entry.shape[0] - architecture.reserved_positions(config);
+    const int64_t positions = std::min(rows, config.MaybeInt("max_position_embeddings").value_or(rows));
+    if (recipe.sequence_length <= positions) continue;
+    return Error::BadInput(fmt::format(
+        "sequence length {} is beyond the model's {} positions (max_position_embeddings): lower --seq",
+        recipe.sequence_length, positions));
   }
   return {};
 }
@@ -93,6 +109,22 @@ Result<AttnImplementation> ResolveAttention(const Architecture& architecture, co
   return AttnImplementation::kEager;
 }
 
+// The plain loop's model is no transformers class, and the classes are trained by Trainer.
+Status CheckDriver(const ModelConfig& config, const Recipe& recipe) {
+  const bool plain_model = config.model_type() == "torch-transformer";
+  if (plain_model && recipe.driver == Driver::kTrainer) {
+    return Error::BadInput(
+        "model_type \"torch-transformer\" is no transformers class, which Trainer needs: "
+        "use the plain PyTorch loop");
+  }
+  if (!plain_model && recipe.driver == Driver::kTorchLoop) {
+    return Error::Unsupported(fmt::format(
+        "the plain PyTorch loop is modelled for model_type \"torch-transformer\", not \"{}\"",
+        config.model_type()));
+  }
+  return {};
+}
+
 predict::CheckpointKind CheckpointKindOf(const Recipe& recipe) {
   if (!recipe.gradient_checkpointing) return predict::CheckpointKind::kNone;
   return recipe.use_reentrant ? predict::CheckpointKind::kReentrant
@@ -113,8 +145,12 @@ Status Play(predict::Runtime& runtime, const Architecture& architecture, const M
   const predict::ModelArguments arguments{config, recipe, weights, attn, CheckpointKindOf(recipe)};
   HEADROOM_ASSIGN_OR_RETURN(const std::unique_ptr<predict::Model> model, architecture.make(arguments));
   try {
-    HEADROOM_RETURN_IF_ERROR(
-        predict::RunTrainer(runtime, architecture, config, recipe, weights, *model));
+    if (recipe.driver == Driver::kTorchLoop) {
+      HEADROOM_RETURN_IF_ERROR(predict::RunTorchLoop(runtime, recipe, weights, *model));
+    } else {
+      HEADROOM_RETURN_IF_ERROR(
+          predict::RunTrainer(runtime, architecture, config, recipe, weights, *model));
+    }
   } catch (const predict::OutOfMemoryException& failure) {
     prediction.out_of_memory = failure.what;
   }
@@ -144,13 +180,12 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe, cons
     return Error::Unsupported(fmt::format("model_type \"{}\" is not modelled yet{}", config.model_type(),
                                           DidYouMean(config.model_type(), PredictableModelTypes())));
   }
-  if (recipe.driver != Driver::kTrainer) {
-    return Error::Unsupported("the plain PyTorch loop is not modelled yet");
-  }
+  HEADROOM_RETURN_IF_ERROR(CheckDriver(config, recipe));
   HEADROOM_RETURN_IF_ERROR(CheckSizes(config, recipe));
   HEADROOM_RETURN_IF_ERROR(CheckPlatform(recipe, platform));
   HEADROOM_ASSIGN_OR_RETURN(const AttnImplementation attn, ResolveAttention(*architecture, recipe));
   HEADROOM_ASSIGN_OR_RETURN(const ParameterTable table, ParameterTable::Build(config, recipe.task));
+  HEADROOM_RETURN_IF_ERROR(CheckPositions(config, recipe, *architecture, table));
 
   Prediction prediction;
   prediction.parameters = table.parameter_count();

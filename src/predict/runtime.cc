@@ -65,6 +65,7 @@ void Runtime::EnsureCublasWorkspace(Gemm gemm) {
   const Scoped as_workspace(component, Component::kWorkspace);
   const Scoped plain(kind, Kind::kOther);
   if (!cublas_workspace_[index]) {
+    allocator_->CublasHandleCreated();
     cublas_workspace_[index] = MakeRef<Storage>(*this, CublasWorkspaceSize(platform_.gpu));
   }
   if (gemm == Gemm::kFusedBias && !cublaslt_workspace_[index]) {

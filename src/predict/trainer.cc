@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // transformers 5.17.0 trainer.py (_inner_training_loop, _run_epoch, training_step, compute_loss),
-// accelerate 1.15.0 accelerator.py, torch/amp/grad_scaler.py of PyTorch 2.11.0.
+// accelerate 1.15.0 accelerator.py.
 #include "predict/trainer.h"
 
 #include <optional>
@@ -9,66 +9,12 @@
 #include <vector>
 
 #include "predict/autograd.h"
+#include "predict/grad_scaler.h"
 #include "predict/ops.h"
 #include "predict/optimizers.h"
 
 namespace headroom::predict {
 namespace {
-
-// torch.amp.GradScaler with one optimizer on one device; does nothing unless enabled.
-class GradScaler {
- public:
-  GradScaler(Runtime& runtime, bool enabled) : runtime_(runtime), enabled_(enabled) {}
-
-  bool enabled() const { return enabled_; }
-
-  // scale(loss)
-  Tensor Scale(const Tensor& loss) {
-    if (!scale_.defined()) {
-      // _lazy_init_scale_growth_tracker
-      const Scoped component(runtime_.component, Component::kOptimizer);
-      scale_ = Empty(runtime_, {}, DType::kFloat32);
-      growth_tracker_ = Empty(runtime_, {}, DType::kInt32);
-    }
-    return Mul(loss, scale_);
-  }
-
-  // unscale_(optimizer)
-  void Unscale() {
-    if (!enabled_) return;
-    const Scoped component(runtime_.component, Component::kTemporaries);
-    const Scoped no_grad(runtime_.grad_enabled, false);
-    // self._scale.double().reciprocal().float()
-    Tensor inverse = ToCopy(scale_, DType::kFloat64);
-    inverse = DivScalar(inverse);
-    inverse = ToCopy(inverse, DType::kFloat32);
-    const Tensor found_inf = Empty(runtime_, {}, DType::kFloat32);
-    // _MultiDeviceReplicator copies both to the gradients' device.
-    found_inf_ = Empty(runtime_, {}, DType::kFloat32);
-    const Tensor inverse_copy = Empty(runtime_, {}, DType::kFloat32);
-  }
-
-  // step(optimizer): the fused forms get the sum of found_inf, the others read it on the host.
-  void Step(Optimizer& optimizer) {
-    Tensor sum;
-    if (enabled_ && optimizer.is_fused()) {
-      const Scoped component(runtime_.component, Component::kTemporaries);
-      const Scoped no_grad(runtime_.grad_enabled, false);
-      sum = AddScalar(found_inf_);
-    }
-    optimizer.Step();
-  }
-
-  // update()
-  void Update() { found_inf_ = Tensor(); }
-
- private:
-  Runtime& runtime_;
-  bool enabled_;
-  Tensor scale_;
-  Tensor growth_tracker_;
-  Tensor found_inf_;
-};
 
 // `loss *= 1` in place: a node, and no memory.
 Tensor ScaleInPlace(const Tensor& loss) {

@@ -47,6 +47,12 @@ class Output(unittest.TestCase):
         self.assertIn("\x1b[", coloured)
         self.assertIn("█", coloured)
 
+    def test_every_page_keeps_to_80_columns(self):
+        for words in (["gpus"], ["models"], ["--help"], ["plan", "--help"], ["score", "--help"],
+                      [*PLAN, "--by-module"], ["score", "unsupported.jsonl"]):
+            for line in run(*words).stdout.decode().splitlines():
+                self.assertLessEqual(len(line), 80, line)
+
     def test_hostile_names_stay_on_one_line(self):
         done = run("plan", "no\nsuch\x1b[31mmodel")
         self.assertEqual(done.returncode, 2)

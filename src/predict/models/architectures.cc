@@ -1,12 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "predict/models/architectures.h"
 
-#include <array>
-
 namespace headroom::predict {
 namespace {
 
-const std::array<const Architecture*, 3> kArchitectures = {&kBert, &kGpt2, &kLlama};
+const Architecture* const kArchitectures[] = {
+    &kAlbert,
+    &kBart,    //
+    &kBert,    //
+    &kBloom,    //
+    &kCamembert,
+    &kCohere,
+    &kDeit,
+    &kDebertaV2,
+    &kDistilBert,
+    &kElectra,
+    &kFalcon,   //
+    &kGemma,
+    &kGemma2,
+    &kGemma3Text,
+    &kGpt2,    //
+    &kGptBigcode,  //
+    &kGptNeo,   //
+    &kGptNeox,  //
+    &kGranite,
+    &kLlama,   //
+    &kMarian,  //
+    &kMbart,   //
+    &kMistral,
+    &kMixtral,
+    &kMpt,      //
+    &kMt5,
+    &kOlmo,
+    &kOlmo2,
+    &kOpt,      //
+    &kPegasus,
+    &kPhi,
+    &kPhi3,
+    &kQwen2,
+    &kQwen2Moe,
+    &kQwen3,
+    &kQwen3Moe,
+    &kModernBert,
+    &kRoberta,
+    &kSmolLm3,
+    &kStableLm,
+    &kStarCoder2,
+    &kT5,
+    &kTorchTransformer,
+    &kVit,
+    &kXlmRoberta,
+};
 
 }  // namespace
 

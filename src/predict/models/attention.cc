@@ -62,8 +62,27 @@ void FastAll(const Tensor& mask) {
   const Tensor equal = CompareScalar(sum);
 }
 
+// and_masks: a scalar True, then one product after the other.
+Tensor AndMasks(const Tensor& so_far, const Tensor& mask) {
+  return BinaryOp("aten::bitwise_and", so_far, mask, DType::kBool);
+}
+
+// causal_mask_function; sliding_window_causal_mask_function where there is a window.
+Tensor CausalMaskFunction(const Tensor& query, const Tensor& key, bool sliding) {
+  if (!sliding) return Compare(key, query);
+  Tensor mask = Empty(query.runtime(), {}, DType::kBool);
+  {
+    // key > query - window
+    const Tensor inside = Compare(key, IntegerOp("aten::sub", query));
+    mask = AndMasks(mask, inside);
+  }
+  const Tensor causal = Compare(key, query);
+  return AndMasks(mask, causal);
+}
+
 // sdpa_mask after its early exits: the boolean causal mask of every row, expanded over the batch.
-Tensor BooleanMask(Runtime& runtime, int64_t batch, int64_t sequence, const Tensor& padding, bool causal) {
+Tensor BooleanMask(Runtime& runtime, int64_t batch, int64_t sequence, const Tensor& padding, bool causal,
+                   bool sliding) {
   const Tensor batch_range = Arange(runtime, batch);
   const Tensor head_range = Arange(runtime, 1);
   const Tensor query_range = IntegerOp("aten::add", Arange(runtime, sequence));
@@ -72,16 +91,17 @@ Tensor BooleanMask(Runtime& runtime, int64_t batch, int64_t sequence, const Tens
   const Tensor key = View(key_range, {1, 1, 1, sequence});
   Tensor mask;
   if (!padding.defined()) {
-    mask = causal ? Compare(key, query) : Empty(runtime, {1, 1, sequence, sequence}, DType::kBool);
+    mask = causal ? CausalMaskFunction(query, key, sliding)
+                  : Empty(runtime, {1, 1, sequence, sequence}, DType::kBool);
   } else {
-    // and_masks: True & causal & padding_mask[batch, key], one product after the other.
+    // True & causal & padding_mask[batch, key]
     mask = Empty(runtime, {}, DType::kBool);
     if (causal) {
-      const Tensor of_rows = Compare(key, query);
-      mask = BinaryOp("aten::bitwise_and", mask, of_rows, DType::kBool);
+      const Tensor of_rows = CausalMaskFunction(query, key, sliding);
+      mask = AndMasks(mask, of_rows);
     }
     const Tensor picked = Empty(runtime, {batch, 1, 1, sequence}, DType::kBool);
-    mask = BinaryOp("aten::bitwise_and", mask, picked, DType::kBool);
+    mask = AndMasks(mask, picked);
   }
   return Expand(mask, {batch, -1, sequence, sequence});
 }
@@ -99,14 +119,6 @@ Tensor BooleanPadding(const Tensor& attention_mask) {
   return attention_mask.defined() ? ToCopy(attention_mask, DType::kBool) : Tensor();
 }
 
-Tensor RotateHalf(const Tensor& x) {
-  const int64_t half = x.size(-1) / 2;
-  const Tensor x1 = Slice(x, -1, 0, half);
-  const Tensor x2 = Slice(x, -1, half, x.size(-1));
-  const Tensor halves[] = {Neg(x2), x1};
-  return Cat(halves, -1);
-}
-
 Tensor Rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   const Tensor straight = Mul(x, cos);
   Tensor turned = RotateHalf(x);
@@ -117,7 +129,8 @@ Tensor Rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
 }  // namespace
 
 Tensor CreateCausalMask(AttnImplementation attn, const Tensor& embeddings,
-                        const Tensor& attention_mask, const Tensor& position_ids) {
+                        const Tensor& attention_mask, const Tensor& position_ids,
+                        std::optional<int64_t> window, bool allow_is_causal_skip) {
   Runtime& runtime = embeddings.runtime();
   const PositionScope scope(runtime);
   const int64_t batch = embeddings.size(0);
@@ -125,11 +138,15 @@ Tensor CreateCausalMask(AttnImplementation attn, const Tensor& embeddings,
   const Tensor padding = BooleanPadding(attention_mask);
   if (position_ids.defined() && !padding.defined()) FindPackedSequences(position_ids, batch);
   if (attn == AttnImplementation::kSdpa) {
+    // A window that the sequence fills needs a mask (_ignore_causal_mask_sdpa).
+    if ((window && sequence >= *window) || !allow_is_causal_skip) {
+      return BooleanMask(runtime, batch, sequence, padding, true, window.has_value());
+    }
     if (padding.defined()) FastAll(padding);
     return Tensor();
   }
   if (attn == AttnImplementation::kFlashAttention2) return Tensor();
-  const Tensor mask = BooleanMask(runtime, batch, sequence, padding, true);
+  const Tensor mask = BooleanMask(runtime, batch, sequence, padding, true, window.has_value());
   return FloatMask(mask, embeddings.dtype());
 }
 
@@ -139,6 +156,14 @@ Tensor CreateBidirectionalMask(AttnImplementation attn, const Tensor& embeddings
   const Tensor padding = BooleanPadding(attention_mask);
   if (padding.defined() && attn != AttnImplementation::kFlashAttention2) FastAll(padding);
   return Tensor();
+}
+
+Tensor RotateHalf(const Tensor& x) {
+  const int64_t half = x.size(-1) / 2;
+  const Tensor x1 = Slice(x, -1, 0, half);
+  const Tensor x2 = Slice(x, -1, half, x.size(-1));
+  const Tensor halves[] = {Neg(x2), x1};
+  return Cat(halves, -1);
 }
 
 Tensor RepeatKv(const Tensor& x, int64_t groups) {
@@ -178,6 +203,11 @@ AttentionOutput EagerAttentionForward(const Tensor& query, const Tensor& key, co
     const Scoped scores(runtime.kind, Kind::kAttentionScores);
     weights = Matmul(query, Transpose(keys, 2, 3));
     weights = MulScalar(weights);
+    if (options.softcap) {
+      weights = DivScalar(weights);
+      weights = Tanh(weights);
+      weights = MulScalar(weights);
+    }
     if (mask.defined()) weights = Add(weights, mask);
     weights = Softmax(weights, DType::kFloat32);
     weights = To(weights, query.dtype());
@@ -194,7 +224,7 @@ Tensor PositionIds(const Tensor& embeddings) {
 }
 
 std::pair<Tensor, Tensor> RotaryEmbedding(const Tensor& inv_freq, const Tensor& x,
-                                          const Tensor& position_ids) {
+                                          const Tensor& position_ids, bool casts) {
   Runtime& runtime = x.runtime();
   const Scoped kind(runtime.kind, Kind::kPosition);
   const Scoped no_grad(runtime.grad_enabled, false);
@@ -214,6 +244,7 @@ std::pair<Tensor, Tensor> RotaryEmbedding(const Tensor& inv_freq, const Tensor& 
     sin = Sin(both);
     sin = MulScalar(sin);
   }
+  if (!casts) return {cos, sin};
   return {To(cos, x.dtype()), To(sin, x.dtype())};
 }
 

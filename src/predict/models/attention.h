@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "predict/model.h"
@@ -16,9 +17,12 @@ namespace headroom::predict {
 // create_causal_mask without a cache. Returns the mask that attention gets: undefined where SDPA's
 // is_causal takes its place, else [batch, 1, query, key] (bool for SDPA, `embeddings`' dtype for
 // eager). `attention_mask` [batch, sequence] or undefined, here always all ones; `position_ids`
-// [1, sequence], undefined for models that do not pass them.
+// [1, sequence], undefined for models that do not pass them. With a window,
+// create_sliding_window_causal_mask.
 Tensor CreateCausalMask(AttnImplementation attn, const Tensor& embeddings,
-                        const Tensor& attention_mask, const Tensor& position_ids);
+                        const Tensor& attention_mask, const Tensor& position_ids,
+                        std::optional<int64_t> window = std::nullopt,
+                        bool allow_is_causal_skip = true);
 
 // create_bidirectional_mask: undefined where no token is masked.
 Tensor CreateBidirectionalMask(AttnImplementation attn, const Tensor& embeddings,
@@ -30,6 +34,7 @@ struct AttentionOptions {
   double dropout = 0;  // of the attention probabilities, in training
   bool is_causal = false;
   int64_t groups = 1;  // query heads to a key-value head
+  bool softcap = false;  // Gemma 2's, which only the eager form applies
 };
 
 // sdpa_attention_forward: [batch, heads, sequence, head_dim] in, [batch, sequence, heads, head_dim]
@@ -56,9 +61,13 @@ AttentionOutput EagerAttentionForward(const Tensor& q, const Tensor& k, const Te
 // position_ids of decoders: torch.arange(sequence) + 0, then unsqueeze(0).
 Tensor PositionIds(const Tensor& embeddings);
 
-// LlamaRotaryEmbedding.forward: cos and sin [1, sequence, head_dim] in the dtype of `x`.
+// LlamaRotaryEmbedding.forward: cos and sin [1, sequence, head_dim] in the dtype of `x`, or as they
+// are computed, in fp32.
 std::pair<Tensor, Tensor> RotaryEmbedding(const Tensor& inv_freq, const Tensor& x,
-                                          const Tensor& position_ids);
+                                          const Tensor& position_ids, bool casts = true);
+
+// rotate_half.
+Tensor RotateHalf(const Tensor& x);
 
 // apply_rotary_pos_emb.
 std::pair<Tensor, Tensor> ApplyRotary(const Tensor& q, const Tensor& k, const Tensor& cos,

@@ -3,6 +3,7 @@
 // transformers 5.17.0, models/gpt2/modeling_gpt2.py.
 #include "predict/models/architectures.h"
 #include "predict/models/attention.h"
+#include "predict/models/decoder_head.h"
 
 namespace headroom::predict {
 namespace {
@@ -160,7 +161,8 @@ class Gpt2 final : public Model {
         wpe_(Scope(arguments.weights) / "transformer" / "wpe"),
         embd_dropout_(arguments.config.Float("embd_pdrop")),
         ln_f_(Scope(arguments.weights) / "transformer" / "ln_f"),
-        lm_head_(Head(arguments)) {
+        head_(arguments, wte_.weight(),
+              {.classifier_dropout = DecoderClassifierDropout(arguments.config)}) {
     const Scope blocks = Scope(arguments.weights) / "transformer" / "h";
     for (int64_t i = 0; i < arguments.config.Int("num_hidden_layers"); ++i) {
       blocks_.emplace_back(blocks[i], arguments, activation);
@@ -169,20 +171,10 @@ class Gpt2 final : public Model {
 
   ModelOutput Forward(const Batch& batch) override {
     const Tensor hidden = Transformer(batch);
-    const Scoped kind(hidden.runtime().kind, Kind::kLogitsLoss);
-    const Tensor logits = lm_head_(hidden);
-    const Tensor loss = CausalLmLoss(logits, batch.labels, batch.num_items_in_batch);
-    return {loss, logits, {}};
+    return head_(hidden, batch);
   }
 
  private:
-  static Linear Head(const ModelArguments& arguments) {
-    const Scope root(arguments.weights);
-    const Tensor untied = (root / "lm_head").Find("weight");
-    return Linear(root / "lm_head",
-                  untied.defined() ? untied : (root / "transformer" / "wte").Get("weight"));
-  }
-
   // GPT2Model.forward; inputs_embeds and position_embeds live to its end.
   Tensor Transformer(const Batch& batch) const {
     Runtime& runtime = batch.input_ids.runtime();
@@ -211,14 +203,12 @@ class Gpt2 final : public Model {
   double embd_dropout_;
   std::vector<Gpt2Block> blocks_;
   LayerNorm ln_f_;
-  Linear lm_head_;
+  DecoderHead head_;
 };
 
 Result<std::unique_ptr<Model>> Make(const ModelArguments& arguments) {
   const ModelConfig& config = arguments.config;
-  if (arguments.recipe.task != Task::kCausalLm) {
-    return Error::Unsupported("gpt2 is modelled for causal-lm only");
-  }
+  HEADROOM_RETURN_IF_ERROR(CheckDecoderHead(arguments));
   if (config.MaybeBool("reorder_and_upcast_attn").value_or(false) &&
       arguments.attn == AttnImplementation::kEager) {
     return Error::Unsupported("reorder_and_upcast_attn with eager attention is not modelled");
