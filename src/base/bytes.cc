@@ -26,7 +26,8 @@ std::string WithThousands(std::string digits) {
 std::string FormatMiB(Bytes size) {
   const int64_t magnitude = std::abs(size.count());
   if (magnitude < (1 << 10)) return fmt::format("{} B", size.count());
-  if (magnitude < (1 << 20)) return fmt::format("{:.1f} KiB", static_cast<double>(size.count()) / 1024.0);
+  if (magnitude < (1 << 20))
+    return fmt::format("{:.1f} KiB", static_cast<double>(size.count()) / 1024.0);
   return WithThousands(fmt::format("{:.1f}", size.mib())) + " MiB";
 }
 
@@ -41,7 +42,8 @@ Result<Bytes> ParseBytes(std::string_view text) {
         fmt::format("\"{}\" is not a memory size ({}): write it like 12GiB or 800MiB", text, why));
   };
   std::string_view rest = text;
-  while (!rest.empty() && std::isspace(static_cast<unsigned char>(rest.front()))) rest.remove_prefix(1);
+  while (!rest.empty() && std::isspace(static_cast<unsigned char>(rest.front())))
+    rest.remove_prefix(1);
   double number = 0;
   const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
   if (failure != std::errc()) return bad("no number in front");

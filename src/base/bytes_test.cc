@@ -17,7 +17,8 @@ TEST(Bytes, ReadsWhatPeopleWrite) {
 }
 
 TEST(Bytes, RefusesWhatIsNoSize) {
-  for (const char* text : {"", "GiB", "12 apples", "-1GiB", "nan", "inf", "1e300", "12GiBB", "0x10"}) {
+  for (const char* text :
+       {"", "GiB", "12 apples", "-1GiB", "nan", "inf", "1e300", "12GiBB", "0x10"}) {
     const Result<Bytes> size = ParseBytes(text);
     EXPECT_FALSE(size.ok()) << text;
   }

@@ -13,9 +13,9 @@ namespace headroom {
 
 }  // namespace headroom
 
-#define HEADROOM_CHECK(condition, message)                                    \
-  do {                                                                        \
-    if (!(condition)) [[unlikely]] {                                          \
-      ::headroom::CheckFailed(__FILE__, __LINE__, #condition, (message));     \
-    }                                                                         \
+#define HEADROOM_CHECK(condition, message)                                \
+  do {                                                                    \
+    if (!(condition)) [[unlikely]] {                                      \
+      ::headroom::CheckFailed(__FILE__, __LINE__, #condition, (message)); \
+    }                                                                     \
   } while (false)

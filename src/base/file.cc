@@ -22,7 +22,8 @@ Result<std::string> ReadFile(const std::filesystem::path& path, Bytes limit) {
   }
   std::ifstream in(path, std::ios::binary);
   if (!in) {
-    return Error::BadInput(fmt::format("{}: cannot be opened: {}", path.string(), std::strerror(errno)));
+    return Error::BadInput(
+        fmt::format("{}: cannot be opened: {}", path.string(), std::strerror(errno)));
   }
   // Read in pieces: a pipe or device has no size to ask for beforehand.
   std::string content;
@@ -30,8 +31,8 @@ Result<std::string> ReadFile(const std::filesystem::path& path, Bytes limit) {
   while (in.read(piece, sizeof(piece)) || in.gcount() > 0) {
     content.append(piece, static_cast<size_t>(in.gcount()));
     if (static_cast<int64_t>(content.size()) > limit.count()) {
-      return Error::BadInput(
-          fmt::format("{}: larger than {}, the most that is read here", path.string(), FormatBytes(limit)));
+      return Error::BadInput(fmt::format("{}: larger than {}, the most that is read here",
+                                         path.string(), FormatBytes(limit)));
     }
   }
   if (in.bad()) return Error::BadInput(fmt::format("{}: reading failed", path.string()));
@@ -62,7 +63,8 @@ Status WriteFile(const std::filesystem::path& path, std::string_view content) {
   std::filesystem::rename(target, path, failure);
   if (failure) {
     std::filesystem::remove(target, ignored);
-    return Error::BadInput(fmt::format("{}: cannot be written: {}", path.string(), failure.message()));
+    return Error::BadInput(
+        fmt::format("{}: cannot be written: {}", path.string(), failure.message()));
   }
   return {};
 }

@@ -22,7 +22,9 @@ TEST(Nearest, KeepsSilentWhenNothingIsNear) {
   EXPECT_EQ(Nearest(std::string(100000, 'x'), kNames), "");
 }
 
-TEST(Nearest, MakesTheQuestion) { EXPECT_EQ(DidYouMean("lama", kNames), ": did you mean \"llama\"?"); }
+TEST(Nearest, MakesTheQuestion) {
+  EXPECT_EQ(DidYouMean("lama", kNames), ": did you mean \"llama\"?");
+}
 
 }  // namespace
 }  // namespace headroom

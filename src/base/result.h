@@ -104,11 +104,11 @@ class [[nodiscard]] Result {
 #define HEADROOM_CONCAT(a, b) HEADROOM_CONCAT_INNER(a, b)
 
 // Returns the error of a Status or Result expression from the enclosing function, if it has one.
-#define HEADROOM_RETURN_IF_ERROR(expression)                             \
-  do {                                                                   \
-    if (auto&& headroom_status = (expression); !headroom_status.ok()) {  \
-      return headroom_status.error();                                    \
-    }                                                                    \
+#define HEADROOM_RETURN_IF_ERROR(expression)                            \
+  do {                                                                  \
+    if (auto&& headroom_status = (expression); !headroom_status.ok()) { \
+      return headroom_status.error();                                   \
+    }                                                                   \
   } while (false)
 
 // Declares or assigns `target` from a Result, or returns its error from the enclosing function.

@@ -28,7 +28,9 @@ class Shape {
   }
 
   int rank() const { return rank_; }
-  int64_t operator[](int dim) const { return sizes_[static_cast<size_t>(dim < 0 ? dim + rank_ : dim)]; }
+  int64_t operator[](int dim) const {
+    return sizes_[static_cast<size_t>(dim < 0 ? dim + rank_ : dim)];
+  }
   int64_t& operator[](int dim) { return sizes_[static_cast<size_t>(dim < 0 ? dim + rank_ : dim)]; }
   const int64_t* begin() const { return sizes_.data(); }
   const int64_t* end() const { return sizes_.data() + rank_; }

@@ -29,15 +29,15 @@ Error UnknownModel(std::string_view name);
 
 // A GPU as CUDA reports it.
 struct Gpu {
-  std::string_view name;        // "NVIDIA H200", the words of nvidia-smi without "NVIDIA "
-  Bytes usable;                 // total of cudaMemGetInfo on an idle card
-  int compute_major = 0;        // compute capability 9.0 is {9, 0}
+  std::string_view name;  // "NVIDIA H200", the words of nvidia-smi without "NVIDIA "
+  Bytes usable;           // total of cudaMemGetInfo on an idle card
+  int compute_major = 0;  // compute capability 9.0 is {9, 0}
   int compute_minor = 0;
   double memory_bandwidth = 0;  // bytes a second, data sheet
   double bf16_flops = 0;        // dense tensor-core FLOP a second in 16 bit (fp16 before Ampere)
   double fp32_flops = 0;        // outside the tensor cores
-  bool measured = false;        // `usable` was read on such a card; else derived, see catalogue_gpus.cc
-  int multiprocessors = 0;      // streaming multiprocessors, data sheet; reductions split by them
+  bool measured = false;    // `usable` was read on such a card; else derived, see catalogue_gpus.cc
+  int multiprocessors = 0;  // streaming multiprocessors, data sheet; reductions split by them
 
   // PyTorch's CUDAHooks: bf16 arithmetic in hardware from compute capability 8.0 on.
   bool HasBf16() const { return compute_major >= 8; }

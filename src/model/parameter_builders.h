@@ -48,8 +48,9 @@ void AddBertEmbeddings(ParameterTable& table, const ModelConfig& config, const s
                        int64_t width);
 // Whether pos_att_type names `term` ("c2p", "p2c"), as a list or in one string.
 bool HasPositionTerm(const ModelConfig& config, std::string_view term);
-// The linear layer onto the vocabulary at `name`. Its weight is the word embedding unless the config
-// unties them; `tied_bias` says that its bias is then another module's too, and so stands there.
+// The linear layer onto the vocabulary at `name`. Its weight is the word embedding unless the
+// config unties them; `tied_bias` says that its bias is then another module's too, and so stands
+// there.
 void AddDecoder(ParameterTable& table, const ModelConfig& config, const std::string& name,
                 int64_t width, bool tied_bias);
 

@@ -103,7 +103,8 @@ Bytes ParameterTable::parameter_bytes(DType dtype) const {
 Bytes ParameterTable::buffer_bytes() const {
   Bytes bytes;
   for (const ParameterSpec& entry : entries_) {
-    if (entry.is_buffer) bytes += Bytes(entry.shape.NumElements() * ElementSize(entry.buffer_dtype));
+    if (entry.is_buffer)
+      bytes += Bytes(entry.shape.NumElements() * ElementSize(entry.buffer_dtype));
   }
   return bytes;
 }
@@ -127,8 +128,8 @@ void ParameterTable::AddLayerNorm(const std::string& name, int64_t size, bool bi
 }
 
 Error UnsupportedTask(const ModelConfig& config, Task task) {
-  return Error::Unsupported("task " + std::string(Name(task)) + " is not modelled for model_type \"" +
-                            config.model_type() + "\"");
+  return Error::Unsupported("task " + std::string(Name(task)) +
+                            " is not modelled for model_type \"" + config.model_type() + "\"");
 }
 
 Status CheckDivisible(const ModelConfig& config, std::string_view size, std::string_view parts) {
@@ -136,7 +137,8 @@ Status CheckDivisible(const ModelConfig& config, std::string_view size, std::str
   const int64_t by = config.Int(parts);
   if (by > 0 && whole % by == 0) return {};
   return Error::BadInput(std::string(size) + " " + std::to_string(whole) + " is not divisible by " +
-                         std::string(parts) + " " + std::to_string(by) + ": correct one of them in config.json");
+                         std::string(parts) + " " + std::to_string(by) +
+                         ": correct one of them in config.json");
 }
 
 }  // namespace headroom

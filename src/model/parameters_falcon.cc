@@ -70,7 +70,8 @@ Result<ParameterTable> FalconParameters(const ModelConfig& config, Task task) {
     case Task::kTokenClassification:
       table.AddLinear("classifier", hidden, config.Int("num_labels"));
       return table;
-    default: return UnsupportedTask(config, task);
+    default:
+      return UnsupportedTask(config, task);
   }
 }
 

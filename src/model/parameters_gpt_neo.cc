@@ -45,7 +45,8 @@ Result<ParameterTable> GptNeoParameters(const ModelConfig& config, Task task) {
     case Task::kTokenClassification:
       table.AddLinear("classifier", hidden, config.Int("num_labels"));
       return table;
-    default: return UnsupportedTask(config, task);
+    default:
+      return UnsupportedTask(config, task);
   }
 }
 

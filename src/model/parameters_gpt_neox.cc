@@ -20,8 +20,9 @@ void AddLayer(ParameterTable& table, const ModelConfig& config, const std::strin
 
 // GPTNeoXRotaryEmbedding: int(head_dim * partial_rotary_factor) dimensions turn.
 int64_t RotaryDim(const ModelConfig& config) {
-  const int64_t head_dim = config.MaybeInt("head_dim").value_or(
-      config.Int("hidden_size") / config.Int("num_attention_heads"));
+  const int64_t head_dim =
+      config.MaybeInt("head_dim")
+          .value_or(config.Int("hidden_size") / config.Int("num_attention_heads"));
   const std::optional<ModelConfig> rope = config.Object("rope_parameters");
   const double factor = rope ? rope->MaybeFloat("partial_rotary_factor").value_or(1.0) : 1.0;
   return static_cast<int64_t>(static_cast<double>(head_dim) * factor);
@@ -53,7 +54,8 @@ Result<ParameterTable> GptNeoxParameters(const ModelConfig& config, Task task) {
     case Task::kTokenClassification:
       table.AddLinear("classifier", hidden, config.Int("num_labels"));
       return table;
-    default: return UnsupportedTask(config, task);
+    default:
+      return UnsupportedTask(config, task);
   }
 }
 

@@ -57,11 +57,14 @@ void AddLmHead(ParameterTable& table, const ModelConfig& config) {
 Result<ParameterTable> GptjParameters(const ModelConfig& config, Task task) {
   HEADROOM_ASSIGN_OR_RETURN(ParameterTable table, Body(config, Projections::kSeparate));
   switch (task) {
-    case Task::kCausalLm: AddLmHead(table, config); return table;
+    case Task::kCausalLm:
+      AddLmHead(table, config);
+      return table;
     case Task::kSequenceClassification:
       table.AddLinear("score", config.Int("hidden_size"), config.Int("num_labels"), false);
       return table;
-    default: return UnsupportedTask(config, task);
+    default:
+      return UnsupportedTask(config, task);
   }
 }
 

@@ -53,7 +53,8 @@ Result<ParameterTable> OptParameters(const ModelConfig& config, Task task) {
     case Task::kSequenceClassification:
       table.AddLinear("score", width, config.Int("num_labels"), false);
       return table;
-    default: return UnsupportedTask(config, task);
+    default:
+      return UnsupportedTask(config, task);
   }
 }
 

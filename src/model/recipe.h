@@ -66,7 +66,7 @@ struct Recipe {
   bool gradient_checkpointing = false;
   bool use_reentrant = false;  // of gradient_checkpointing_kwargs
   int64_t gradient_accumulation_steps = 1;
-  double max_grad_norm = 1.0;  // 0 turns clipping off
+  double max_grad_norm = 1.0;   // 0 turns clipping off
   bool attention_mask = false;  // the batch carries a mask of ones
   int steps = 3;                // optimizer steps to play; memory is steady from the third on
 };

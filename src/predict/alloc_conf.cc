@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PYTORCH_ALLOC_CONF: c10/core/AllocatorConfig.h and c10/cuda/CUDAAllocatorConfig.h, PyTorch 2.11.0.
+// PYTORCH_ALLOC_CONF: c10/core/AllocatorConfig.h and c10/cuda/CUDAAllocatorConfig.h,
+// PyTorch 2.11.0.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <string>
 #include <string_view>
-
-#include <fmt/format.h>
 
 #include "base/nearest.h"
 #include "predict/predict.h"
@@ -56,7 +57,8 @@ Status Apply(std::string_view key, std::string_view value, AllocatorOptions& opt
   if (key == "max_split_size_mb") {
     int64_t mb = 0;
     // kLargeBuffer: PyTorch refuses less than 20 MiB.
-    if (!Parse(value, mb) || mb <= 20 || mb > (1 << 24)) return Bad(key, value, "more than 20 (MiB)");
+    if (!Parse(value, mb) || mb <= 20 || mb > (1 << 24))
+      return Bad(key, value, "more than 20 (MiB)");
     options.max_split_size = MiB(mb);
     return {};
   }
@@ -78,10 +80,12 @@ Status Apply(std::string_view key, std::string_view value, AllocatorOptions& opt
     return {};
   }
   if (key == "backend" && value != "native") {
-    return Error::Unsupported(fmt::format("--alloc-conf: backend:{} is not modelled, only native", value));
+    return Error::Unsupported(
+        fmt::format("--alloc-conf: backend:{} is not modelled, only native", value));
   }
   if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
-    return Error::BadInput(fmt::format("--alloc-conf: unknown setting \"{}\"{}", key, DidYouMean(key, kKeys)));
+    return Error::BadInput(
+        fmt::format("--alloc-conf: unknown setting \"{}\"{}", key, DidYouMean(key, kKeys)));
   }
   return {};  // known, and without effect on how much is reserved by default
 }

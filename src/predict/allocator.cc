@@ -57,7 +57,8 @@ std::unique_ptr<AllocatorModel> MakeAllocator(const AllocatorOptions& options,
       return std::make_unique<NativeAllocator>(options, limit);
     case AllocatorOptions::Backend::kExpandableSegments:
       return std::make_unique<ExpandableAllocator>(options, limit);
-    case AllocatorOptions::Backend::kIdeal: return std::make_unique<IdealAllocator>(limit);
+    case AllocatorOptions::Backend::kIdeal:
+      return std::make_unique<IdealAllocator>(limit);
   }
   return nullptr;
 }

@@ -30,8 +30,8 @@ TEST(NativeAllocator, TakesSegmentsBySize) {
   allocator->Alloc(KiB(1));
   EXPECT_EQ(allocator->reserved(), MiB(2));  // the small pool's segment
   allocator->Alloc(MiB(3));
-  EXPECT_EQ(allocator->reserved(), MiB(22));  // 1..10 MiB share 20 MiB
-  allocator->Alloc(MiB(19));  // does not fit the 17 MiB that are left
+  EXPECT_EQ(allocator->reserved(), MiB(22));       // 1..10 MiB share 20 MiB
+  allocator->Alloc(MiB(19));                       // does not fit the 17 MiB that are left
   EXPECT_EQ(allocator->reserved(), MiB(22 + 20));  // from 10 MiB on, rounded to 2 MiB
 }
 
@@ -187,7 +187,8 @@ TEST(AllocConf, ReadsWhatPyTorchReads) {
 TEST(AllocConf, NamesTheNearestSetting) {
   const auto options = ParseAllocConf("expandable_segment:True");
   ASSERT_FALSE(options.ok());
-  EXPECT_NE(options.error().message.find("did you mean \"expandable_segments\""), std::string::npos);
+  EXPECT_NE(options.error().message.find("did you mean \"expandable_segments\""),
+            std::string::npos);
   for (const char* bad : {"expandable_segments:yes", "max_split_size_mb:5", "max_split_size_mb",
                           "roundup_power2_divisions:3", "garbage_collection_threshold:2",
                           "backend:cudaMallocAsync"}) {

@@ -86,7 +86,9 @@ struct Task {
 };
 
 struct LaterNodeFirst {
-  bool operator()(const Task& a, const Task& b) const { return a.node->sequence < b.node->sequence; }
+  bool operator()(const Task& a, const Task& b) const {
+    return a.node->sequence < b.node->sequence;
+  }
 };
 
 // GraphTask: one call of Backward.

@@ -10,7 +10,8 @@
 //     GradRecorder record(x.runtime(), "GeluBackward0", {x});
 //     const SavedTensor saved = record.Save(x);
 //     Tensor y = EmptyLike(x);
-//     return record.Finish(y, [saved](Grads& grads) -> Grads { return {GeluGrad(grads[0], saved)}; });
+//     return record.Finish(y, [saved](Grads& grads) -> Grads { return {GeluGrad(grads[0], saved)};
+//     });
 //   }
 #pragma once
 
@@ -69,8 +70,8 @@ class Node final : public RefCounted {
   Tensor leaf;        // of AccumulateGrad
 };
 
-// Records one op, if grad mode is on and one of `inputs` requires grad. Made before the op computes:
-// what is saved of the inputs is saved first, as in PyTorch's generated VariableType.
+// Records one op, if grad mode is on and one of `inputs` requires grad. Made before the op
+// computes: what is saved of the inputs is saved first, as in PyTorch's generated VariableType.
 class GradRecorder {
  public:
   GradRecorder(Runtime& runtime, const char* name, std::initializer_list<Tensor> inputs)
@@ -94,8 +95,8 @@ class GradRecorder {
   Ref<Node> node_;
 };
 
-// loss.backward(): runs the graph behind `root` with `gradient` as its gradient and accumulates into
-// the leaves' grad. Nests: a node may itself call Backward (reentrant checkpointing).
+// loss.backward(): runs the graph behind `root` with `gradient` as its gradient and accumulates
+// into the leaves' grad. Nests: a node may itself call Backward (reentrant checkpointing).
 void Backward(Runtime& runtime, const Tensor& root, const Tensor& gradient);
 // torch.autograd.backward of several roots.
 void Backward(Runtime& runtime, std::span<const Tensor> roots, std::span<const Tensor> gradients);

@@ -78,11 +78,12 @@ TEST_F(AutogradTest, AddsASecondGradientInPlace) {
 }
 
 TEST_F(AutogradTest, AddsGradientsThatViewsShowOutOfPlace) {
-  // Two consumers through views of one leaf's product: the first gradient to arrive is a view, which
-  // keeps its base, so the sum needs memory of its own.
+  // Two consumers through views of one leaf's product: the first gradient to arrive is a view,
+  // which keeps its base, so the sum needs memory of its own.
   const Tensor x = Leaf(8);
   const Tensor h = Silu(x);
-  const Tensor both = Add(View(Silu(View(h, {-1, 256})), {-1}), View(Silu(View(h, {-1, 512})), {-1}));
+  const Tensor both =
+      Add(View(Silu(View(h, {-1, 256})), {-1}), View(Silu(View(h, {-1, 512})), {-1}));
   RunBackward(both);
   size_t sums = 0;
   for (const MemoryEvent& event : runtime_.ledger().events()) {

@@ -10,10 +10,10 @@
 namespace headroom::predict {
 namespace {
 
-constexpr int64_t kMinBlockSize = 512;                 // kMinBlockSize: every size is a multiple
-constexpr int64_t kSmallSize = int64_t{1} << 20;       // kSmallSize: up to here, the small pool
-constexpr int64_t kSmallBuffer = int64_t{2} << 20;     // kSmallBuffer: a small segment or page
-constexpr int64_t kLargeBuffer = int64_t{20} << 20;    // kLargeBuffer: segment of 1..10 MiB requests
+constexpr int64_t kMinBlockSize = 512;               // kMinBlockSize: every size is a multiple
+constexpr int64_t kSmallSize = int64_t{1} << 20;     // kSmallSize: up to here, the small pool
+constexpr int64_t kSmallBuffer = int64_t{2} << 20;   // kSmallBuffer: a small segment or page
+constexpr int64_t kLargeBuffer = int64_t{20} << 20;  // kLargeBuffer: segment of 1..10 MiB requests
 constexpr int64_t kMinLargeAlloc = int64_t{10} << 20;  // kMinLargeAlloc: from here, own segments
 constexpr int64_t kRoundLarge = int64_t{2} << 20;      // kRoundLarge: and their unit
 // Addresses as the driver gives them, read off traces; see DeviceAddresses.
@@ -184,7 +184,7 @@ uint64_t DeviceAddresses::TakeFrom(Range& range, int64_t size) {
 
 // alloc_block with get_allocation_size.
 int32_t NativeAllocator::TakeFromDevice(int64_t size, bool small) {
-  const int64_t segment = small                    ? kSmallBuffer
+  const int64_t segment = small                   ? kSmallBuffer
                           : size < kMinLargeAlloc ? kLargeBuffer
                                                   : RoundUpTo(size, kRoundLarge);
   if (!WithinLimit(segment)) return -1;
@@ -214,7 +214,8 @@ bool NativeAllocator::ShouldSplit(const Block& block, int64_t size) const {
   return size < MaxSplitSize() && remaining > kSmallSize;
 }
 
-ExpandableAllocator::ExpandableAllocator(const AllocatorOptions& options, std::optional<Bytes> limit)
+ExpandableAllocator::ExpandableAllocator(const AllocatorOptions& options,
+                                         std::optional<Bytes> limit)
     : CachingAllocator(options, limit) {
   // One range of addresses a pool, larger than any device, with nothing behind it yet.
   for (const int pool : {0, 1}) {
@@ -259,7 +260,8 @@ int32_t ExpandableAllocator::FindRun(int64_t size, bool small) {
 int32_t ExpandableAllocator::TakeFromDevice(int64_t size, bool small) {
   int32_t candidate = FindRun(size, small);
   if (candidate < 0) return -1;
-  if (!blocks_[candidate].mapped && !Map(candidate, std::min(blocks_[candidate].size, size))) return -1;
+  if (!blocks_[candidate].mapped && !Map(candidate, std::min(blocks_[candidate].size, size)))
+    return -1;
   while (blocks_[candidate].size < size) {
     const int32_t next = blocks_[candidate].next;
     const int64_t missing = size - blocks_[candidate].size;

@@ -2,9 +2,10 @@
 //
 // PyTorch's caching allocator, natively and with expandable segments. See allocator.h.
 //
-// Both keep freed blocks in two pools (requests up to 1 MiB, and larger ones), hand out the smallest
-// free block that fits, and merge free neighbours. They differ in where new memory comes from: the
-// native one takes separate segments, the expandable one maps pages at the end of one long range.
+// Both keep freed blocks in two pools (requests up to 1 MiB, and larger ones), hand out the
+// smallest free block that fits, and merge free neighbours. They differ in where new memory comes
+// from: the native one takes separate segments, the expandable one maps pages at the end of one
+// long range.
 #pragma once
 
 #include <optional>
@@ -60,13 +61,13 @@ class CachingAllocator : public AllocatorModel {
 // The addresses cudaMalloc gives. Only their order matters here: it breaks ties between free blocks
 // of equal size, and with them which block is split and which is handed out whole.
 //
-// The driver (read off traces of 580.159 with CUDA 13.0 on an H200) takes virtual ranges in units of
-// 32 MiB, each below the last, and fills what a segment leaves of its range with later, smaller
+// The driver (read off traces of 580.159 with CUDA 13.0 on an H200) takes virtual ranges in units
+// of 32 MiB, each below the last, and fills what a segment leaves of its range with later, smaller
 // segments, the newest range first. While a model is loaded the ranges come about in turn from two
-// regions, one above the other. Above both lies a window of the context: once kernels are loaded, new
-// segments fill what is free of it, upwards, before new ranges are taken. Kernels and cuBLAS handles
-// take addresses in between. Where the regions lie depends on the process, so that two runs of one
-// script can differ by a few MiB; docs/accuracy.md has the spread.
+// regions, one above the other. Above both lies a window of the context: once kernels are loaded,
+// new segments fill what is free of it, upwards, before new ranges are taken. Kernels and cuBLAS
+// handles take addresses in between. Where the regions lie depends on the process, so that two runs
+// of one script can differ by a few MiB; docs/accuracy.md has the spread.
 class DeviceAddresses {
  public:
   uint64_t Take(int64_t size);

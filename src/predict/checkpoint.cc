@@ -75,7 +75,8 @@ class Frame : public std::enable_shared_from_this<Frame> {
   std::function<Tensor()> Fill(const Tensor& tensor) {
     const Tensor detached = tensor.requires_grad() ? Detach(tensor) : tensor;
     HEADROOM_CHECK(next_ < holders_.size(), "more tensors saved in recomputation than in forward");
-    if (const std::shared_ptr<Holder> holder = holders_[next_].lock()) holder->recomputed = detached;
+    if (const std::shared_ptr<Holder> holder = holders_[next_].lock())
+      holder->recomputed = detached;
     ++next_;
     if (next_ == holders_.size()) throw StopRecomputation();
     return [detached] { return detached; };
@@ -183,9 +184,12 @@ Tensor Reentrant(const CheckpointedFunction& function, std::span<const Tensor> i
 Tensor Checkpoint(CheckpointKind kind, const CheckpointedFunction& function,
                   std::span<const Tensor> inputs) {
   switch (kind) {
-    case CheckpointKind::kNone: return function(inputs);
-    case CheckpointKind::kNonReentrant: return NonReentrant(function, inputs);
-    case CheckpointKind::kReentrant: return Reentrant(function, inputs);
+    case CheckpointKind::kNone:
+      return function(inputs);
+    case CheckpointKind::kNonReentrant:
+      return NonReentrant(function, inputs);
+    case CheckpointKind::kReentrant:
+      return Reentrant(function, inputs);
   }
   HEADROOM_CHECK(false, "unknown kind of checkpointing");
   return Tensor();

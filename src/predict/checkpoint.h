@@ -3,9 +3,9 @@
 // torch.utils.checkpoint: run a layer without keeping what backward needs, and run it again then.
 //
 // Non-reentrant (the default): saved-tensor hooks drop every saved tensor; the first one that
-// backward asks for runs the layer again up to its last saved tensor and hands the others out one by
-// one. Reentrant: the layer is one autograd node, whose backward runs the layer with gradients and
-// then a backward of its own.
+// backward asks for runs the layer again up to its last saved tensor and hands the others out one
+// by one. Reentrant: the layer is one autograd node, whose backward runs the layer with gradients
+// and then a backward of its own.
 #pragma once
 
 #include <functional>

@@ -10,7 +10,8 @@ namespace {
 // the process's figure after torch.ones((1, 1)).to("cuda") …
 constexpr Bytes kCudaContext = MiB(520);
 // … and what the kernels of PyTorch, cuBLAS and cuBLASLt add once a training step has run them
-// (lazy module loading: final_process - final_reserved, 742 MiB in every run without fused attention)
+// (lazy module loading: final_process - final_reserved, 742 MiB in every run without fused
+// attention)
 constexpr Bytes kTrainingKernels = MiB(222);
 // … and cuDNN's attention engines (758 MiB in every run with them).
 constexpr Bytes kCudnnAttention = MiB(16);
@@ -45,19 +46,20 @@ std::vector<std::string> Assumptions(const Recipe& recipe, const Platform& platf
                               Name(recipe.precision), Name(recipe.optim), Name(attn)));
   const bool known_torch = platform.torch_version == kMeasuredTorch;
   const bool known_transformers = platform.transformers_version == kMeasuredTransformers;
-  lines.push_back(fmt::format("PyTorch {}, transformers {}{}", platform.torch_version,
-                              platform.transformers_version,
-                              known_torch && known_transformers
-                                  ? ""
-                                  : fmt::format(": not measured, taken as PyTorch {} and transformers {}",
-                                                kMeasuredTorch, kMeasuredTransformers)));
+  lines.push_back(fmt::format(
+      "PyTorch {}, transformers {}{}", platform.torch_version, platform.transformers_version,
+      known_torch && known_transformers
+          ? ""
+          : fmt::format(": not measured, taken as PyTorch {} and transformers {}", kMeasuredTorch,
+                        kMeasuredTransformers)));
   const bool measured_gpu = platform.gpu.name.find("H200") != std::string_view::npos;
   lines.push_back(measured_gpu
                       ? fmt::format("GPU {}", platform.gpu.name)
                       : fmt::format("GPU {}: not measured; context and kernels taken from an H200",
                                     platform.gpu.name));
-  lines.push_back(fmt::format("every sample has {} tokens; no evaluation, no checkpoint saved during the run",
-                              recipe.sequence_length));
+  lines.push_back(
+      fmt::format("every sample has {} tokens; no evaluation, no checkpoint saved during the run",
+                  recipe.sequence_length));
   return lines;
 }
 

@@ -11,11 +11,11 @@
 namespace headroom::predict {
 namespace {
 
-constexpr int64_t kMaxThreads = 512;         // MAX_NUM_THREADS
+constexpr int64_t kMaxThreads = 512;  // MAX_NUM_THREADS
 constexpr int64_t kWarpSize = 32;
-constexpr int64_t kVectorSize = 4;           // vt0 and output vector size
-constexpr int64_t kMinValuesPerThread = 16;  // min_values_per_thread
-constexpr int64_t kMaxValuesPerThread = 256; // max_values_per_thread
+constexpr int64_t kVectorSize = 4;            // vt0 and output vector size
+constexpr int64_t kMinValuesPerThread = 16;   // min_values_per_thread
+constexpr int64_t kMaxValuesPerThread = 256;  // max_values_per_thread
 
 constexpr int64_t DivUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

@@ -2,8 +2,8 @@
 //
 // GradScaler: torch.amp.GradScaler with one optimizer on one device.
 //
-// What it keeps (scale, growth tracker) appears at the first scaled loss. Trainer and the plain loop
-// share it; unless enabled it does nothing.
+// What it keeps (scale, growth tracker) appears at the first scaled loss. Trainer and the plain
+// loop share it; unless enabled it does nothing.
 #pragma once
 
 #include "predict/optimizers.h"

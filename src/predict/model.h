@@ -2,9 +2,10 @@
 //
 // Model: an architecture's forward, as its Hugging Face modelling file writes it.
 //
-// One file per architecture in predict/models/. A forward is written with the Python's own lifetimes:
-// parameters are const references (the caller's frame holds them), locals die where the Python
-// rebinds them, and an expression that Python would free step by step is written step by step.
+// One file per architecture in predict/models/. A forward is written with the Python's own
+// lifetimes: parameters are const references (the caller's frame holds them), locals die where the
+// Python rebinds them, and an expression that Python would free step by step is written step by
+// step.
 #pragma once
 
 #include <memory>
@@ -21,10 +22,10 @@ namespace headroom::predict {
 
 // What the data loader hands to model(**inputs); undefined where the task has no such input.
 struct Batch {
-  Tensor input_ids;       // [batch, sequence] int64
-  Tensor attention_mask;  // [batch, sequence] int64
-  Tensor pixel_values;    // [batch, channels, height, width] fp32
-  Tensor labels;          // [batch] or [batch, sequence] int64
+  Tensor input_ids;           // [batch, sequence] int64
+  Tensor attention_mask;      // [batch, sequence] int64
+  Tensor pixel_values;        // [batch, channels, height, width] fp32
+  Tensor labels;              // [batch] or [batch, sequence] int64
   Tensor num_items_in_batch;  // scalar int64: Trainer passes it to models that accept it
 };
 
@@ -63,7 +64,9 @@ struct Architecture {
   bool (*loss_shifts_labels)(Task task);
   Result<std::unique_ptr<Model>> (*make)(const ModelArguments& arguments);
   // Rows of a learned position table that no token can have (RoBERTa counts from padding_idx + 1).
-  int64_t (*reserved_positions)(const ModelConfig& config) = [](const ModelConfig&) -> int64_t { return 0; };
+  int64_t (*reserved_positions)(const ModelConfig& config) = [](const ModelConfig&) -> int64_t {
+    return 0;
+  };
 };
 
 // Null when the type is not modelled.

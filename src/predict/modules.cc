@@ -107,11 +107,9 @@ Tensor GeluNew(const Tensor& input) {
 
 Result<Activation> FindActivation(std::string_view name) {
   static constexpr std::pair<std::string_view, Activation> kActivations[] = {
-      {"gelu", &Gelu},          {"gelu_new", &GeluNew},
-      {"gelu_pytorch_tanh", &Gelu}, {"gelu_fast", &Gelu},
-      {"relu", &Relu},          {"silu", &Silu},
-      {"swish", &Silu},         {"tanh", &Tanh},
-      {"sigmoid", &Sigmoid},
+      {"gelu", &Gelu},      {"gelu_new", &GeluNew}, {"gelu_pytorch_tanh", &Gelu},
+      {"gelu_fast", &Gelu}, {"relu", &Relu},        {"silu", &Silu},
+      {"swish", &Silu},     {"tanh", &Tanh},        {"sigmoid", &Sigmoid},
   };
   std::vector<std::string_view> names;
   for (const auto& [known, function] : kActivations) {

@@ -2,9 +2,9 @@
 //
 // The torch.nn modules that models are built from, and the weights they share.
 //
-// A model is built against Weights: every parameter and buffer of its ParameterTable, on the device.
-// A Scope is a place in that tree; modules find their parameters by name, so that the table and the
-// forward cannot disagree:
+// A model is built against Weights: every parameter and buffer of its ParameterTable, on the
+// device. A Scope is a place in that tree; modules find their parameters by name, so that the table
+// and the forward cannot disagree:
 //
 //   Linear query(attention / "self" / "query");
 //   Tensor q = query(hidden_states);

@@ -2,10 +2,10 @@
 //
 // The ATen operators that models are written in, shape-only.
 //
-// Each allocates what PyTorch's CUDA kernel allocates (outputs, scratch), records what autograd saves
-// (tools/autograd/derivatives.yaml) and, in backward, allocates what its derivative formula does.
-// Under autocast each casts its inputs by the op lists of aten/src/ATen/autocast_mode.h. Shapes that
-// do not fit together are bugs of the caller and fail a check.
+// Each allocates what PyTorch's CUDA kernel allocates (outputs, scratch), records what autograd
+// saves (tools/autograd/derivatives.yaml) and, in backward, allocates what its derivative formula
+// does. Under autocast each casts its inputs by the op lists of aten/src/ATen/autocast_mode.h.
+// Shapes that do not fit together are bugs of the caller and fail a check.
 #pragma once
 
 #include <cstdint>
@@ -160,8 +160,8 @@ struct SdpaOptions {
   bool enable_gqa = false;
 };
 // scaled_dot_product_attention over [batch, heads, sequence, head_dim]; an undefined mask is none.
-// Picks the backend as PyTorch does on the runtime's GPU. With enable_gqa keys and values have fewer
-// heads than queries.
+// Picks the backend as PyTorch does on the runtime's GPU. With enable_gqa keys and values have
+// fewer heads than queries.
 Tensor ScaledDotProductAttention(const Tensor& q, const Tensor& k, const Tensor& v,
                                  const Tensor& mask, const SdpaOptions& options);
 // Its math backend (ops_attention_math.cc), for a mask that is added to the scores.

@@ -18,7 +18,8 @@ enum class Backend { kCudnn, kFlash, kEfficient, kMath };
 constexpr int64_t RoundUpTo(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // _fused_sdp_choice_cuda: on Hopper and data-centre Blackwell cuDNN goes first, elsewhere flash.
-Backend ChooseBackend(const Gpu& gpu, const Tensor& q, const Tensor& v, const Tensor& mask, bool gqa) {
+Backend ChooseBackend(const Gpu& gpu, const Tensor& q, const Tensor& v, const Tensor& mask,
+                      bool gqa) {
   // check_last_dim_stride_equals_1_dense: no fused kernel takes a mask stored otherwise.
   if (mask.defined() && mask.strides()[-1] != 1) return Backend::kMath;
   // check_batch_size_and_num_heads_dense: without enable_gqa no fused kernel broadcasts heads.
@@ -38,7 +39,8 @@ Backend ChooseBackend(const Gpu& gpu, const Tensor& q, const Tensor& v, const Te
   const int64_t alignment = half && gpu.compute_major >= 8 ? 8 : 4;
   const bool dtype_ok = q.dtype() != DType::kBFloat16 || gpu.compute_major >= 8;
   // Memory-efficient attention does not take grouped heads.
-  if (!gqa && dtype_ok && gpu.compute_major >= 5 && head_dim % alignment == 0 && v.size(-1) % alignment == 0) {
+  if (!gqa && dtype_ok && gpu.compute_major >= 5 && head_dim % alignment == 0 &&
+      v.size(-1) % alignment == 0) {
     return Backend::kEfficient;
   }
   return Backend::kMath;
@@ -77,8 +79,8 @@ struct Saved {
 };
 
 // `bias` is the mask where it wants a gradient, else undefined.
-using BackwardKernel = Grads (*)(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                                 const Tensor& out, const Tensor& bias);
+using BackwardKernel = Grads (*)(const Tensor& grad, const Tensor& q, const Tensor& k,
+                                 const Tensor& v, const Tensor& out, const Tensor& bias);
 
 // Connects `out`; `kernel` makes dq, dk, dv and, where wanted, the gradient of the mask.
 Tensor FinishFused(GradRecorder& record, Tensor out, Saved saved, BackwardKernel kernel) {
@@ -217,7 +219,8 @@ Grads EfficientBackward(const Tensor& grad, const Tensor& q, const Tensor& k, co
   return {Transpose(dq, 1, 2), Transpose(dk, 1, 2), Transpose(dv, 1, 2), grad_bias};
 }
 
-Tensor EfficientAttention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& given_mask) {
+Tensor EfficientAttention(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const Tensor& given_mask) {
   Runtime& runtime = q.runtime();
   const Tensor mask = given_mask.defined() ? ExpandMask(given_mask, q, k) : Tensor();
   GradRecorder record(runtime, "ScaledDotProductEfficientAttentionBackward0", {q, k, v, mask});
@@ -279,8 +282,8 @@ Tensor CausalBias(const Tensor& q, const Tensor& k) {
   return Empty(runtime, shape, q.dtype());
 }
 
-// _scaled_dot_product_attention_math: 16-bit inputs are computed in fp32; query and key are scaled by
-// the square root of the scale each.
+// _scaled_dot_product_attention_math: 16-bit inputs are computed in fp32; query and key are scaled
+// by the square root of the scale each.
 Tensor UnmaskedMathAttention(const Tensor& query, const Tensor& key, const Tensor& value,
                              const SdpaOptions& options) {
   const DType origin = query.dtype();
@@ -323,9 +326,12 @@ Tensor ScaledDotProductAttention(const Tensor& query, const Tensor& key, const T
   const Tensor q = AutocastToLower(query);
   const Tensor mask = AdditiveMask(cast_mask, q.dtype());
   switch (ChooseBackend(q.runtime().platform().gpu, q, v, mask, options.enable_gqa)) {
-    case Backend::kCudnn: return CudnnAttention(q, k, v, mask);
-    case Backend::kFlash: return FlashAttention(q, k, v);
-    case Backend::kEfficient: return EfficientAttention(q, k, v, mask);
+    case Backend::kCudnn:
+      return CudnnAttention(q, k, v, mask);
+    case Backend::kFlash:
+      return FlashAttention(q, k, v);
+    case Backend::kEfficient:
+      return EfficientAttention(q, k, v, mask);
     case Backend::kMath:
       return mask.defined() ? MathAttention(q, k, v, mask, options.dropout)
                             : UnmaskedMathAttention(q, k, v, options);

@@ -45,8 +45,8 @@ Tensor SafeSoftmax(const Tensor& scores) {
 
 }  // namespace
 
-Tensor MathAttention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
-                     double dropout) {
+Tensor MathAttention(const Tensor& query, const Tensor& key, const Tensor& value,
+                     const Tensor& mask, double dropout) {
   // Autocast has cast the arguments and leaves what lies below alone.
   const Scoped no_autocast(query.runtime().autocast.enabled, false);
   const DType origin = query.dtype();

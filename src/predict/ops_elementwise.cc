@@ -114,7 +114,8 @@ Tensor Product(const Tensor& a, const Tensor& b) { return Output("aten::mul", {a
 using Derivative = Tensor (*)(const Tensor& grad, const Tensor& saved);
 
 // An op of one input whose backward needs that input.
-Tensor UnarySavingInput(const char* name, const char* node, const Tensor& x, Derivative derivative) {
+Tensor UnarySavingInput(const char* name, const char* node, const Tensor& x,
+                        Derivative derivative) {
   GradRecorder record(x.runtime(), node, {x});
   const SavedTensor saved = record.Save(x);
   return record.Finish(Output(name, {x}), [saved, derivative](Grads& grads) -> Grads {
@@ -123,7 +124,8 @@ Tensor UnarySavingInput(const char* name, const char* node, const Tensor& x, Der
 }
 
 // An op of one input whose backward needs its output.
-Tensor UnarySavingOutput(const char* name, const char* node, const Tensor& x, Derivative derivative) {
+Tensor UnarySavingOutput(const char* name, const char* node, const Tensor& x,
+                         Derivative derivative) {
   GradRecorder record(x.runtime(), node, {x});
   Tensor y = Output(name, {x});
   const SavedTensor saved = record.SaveOutput(y);
@@ -135,12 +137,12 @@ Tensor UnarySavingOutput(const char* name, const char* node, const Tensor& x, De
 // An op with a number, whose backward is the same op on the gradient.
 Tensor WithScalar(const char* name, const char* node, const Tensor& x) {
   GradRecorder record(x.runtime(), node, {x});
-  return record.Finish(Output(name, {x}), [name](Grads& grads) -> Grads {
-    return {Output(name, {grads[0]})};
-  });
+  return record.Finish(Output(name, {x}),
+                       [name](Grads& grads) -> Grads { return {Output(name, {grads[0]})}; });
 }
 
-Tensor SumOfBoth(const char* name, const char* node, const Tensor& a, const Tensor& b, bool negate) {
+Tensor SumOfBoth(const char* name, const char* node, const Tensor& a, const Tensor& b,
+                 bool negate) {
   GradRecorder record(a.runtime(), node, {a, b});
   const bool needs_b = record.Needs(1);
   return record.Finish(Output(name, {a, b}), [needs_b, negate](Grads& grads) -> Grads {
@@ -203,7 +205,8 @@ Tensor Div(const Tensor& a, const Tensor& b) {
       // div_tensor_other_grad: -grad * ((self / other) / other)
       const Tensor dividend = saved_a.Unpack();
       const Tensor negative = Output("aten::neg", {grads[0]});
-      const Tensor quotient = Output("aten::div", {Output("aten::div", {dividend, divisor}), divisor});
+      const Tensor quotient =
+          Output("aten::div", {Output("aten::div", {dividend, divisor}), divisor});
       of_b = Product(negative, quotient);
     }
     Tensor of_a;
@@ -246,46 +249,53 @@ Tensor Rsqrt(const Tensor& input) {
 }
 
 Tensor Tanh(const Tensor& x) {
-  return UnarySavingOutput("aten::tanh", "TanhBackward0", x, [](const Tensor& grad, const Tensor& y) {
-    return Output("aten::tanh_backward", {grad, y});
-  });
+  return UnarySavingOutput("aten::tanh", "TanhBackward0", x,
+                           [](const Tensor& grad, const Tensor& y) {
+                             return Output("aten::tanh_backward", {grad, y});
+                           });
 }
 
 Tensor Sigmoid(const Tensor& x) {
-  return UnarySavingOutput(
-      "aten::sigmoid", "SigmoidBackward0", x,
-      [](const Tensor& grad, const Tensor& y) { return Output("aten::sigmoid_backward", {grad, y}); });
+  return UnarySavingOutput("aten::sigmoid", "SigmoidBackward0", x,
+                           [](const Tensor& grad, const Tensor& y) {
+                             return Output("aten::sigmoid_backward", {grad, y});
+                           });
 }
 
 Tensor Relu(const Tensor& x) {
-  return UnarySavingOutput("aten::relu", "ReluBackward0", x, [](const Tensor& grad, const Tensor& y) {
-    return Output("aten::threshold_backward", {grad, y});
-  });
+  return UnarySavingOutput("aten::relu", "ReluBackward0", x,
+                           [](const Tensor& grad, const Tensor& y) {
+                             return Output("aten::threshold_backward", {grad, y});
+                           });
 }
 
 Tensor Gelu(const Tensor& x) {
-  return UnarySavingInput("aten::gelu", "GeluBackward0", x, [](const Tensor& grad, const Tensor& saved) {
-    return Output("aten::gelu_backward", {grad, saved});
-  });
+  return UnarySavingInput("aten::gelu", "GeluBackward0", x,
+                          [](const Tensor& grad, const Tensor& saved) {
+                            return Output("aten::gelu_backward", {grad, saved});
+                          });
 }
 
 Tensor Silu(const Tensor& x) {
-  return UnarySavingInput("aten::silu", "SiluBackward0", x, [](const Tensor& grad, const Tensor& saved) {
-    return Output("aten::silu_backward", {grad, saved});
-  });
+  return UnarySavingInput("aten::silu", "SiluBackward0", x,
+                          [](const Tensor& grad, const Tensor& saved) {
+                            return Output("aten::silu_backward", {grad, saved});
+                          });
 }
 
 Tensor Cos(const Tensor& x) {
-  return UnarySavingInput("aten::cos", "CosBackward0", x, [](const Tensor& grad, const Tensor& saved) {
-    const Tensor negative_sine = Output("aten::neg", {Output("aten::sin", {saved})});
-    return Product(grad, negative_sine);
-  });
+  return UnarySavingInput(
+      "aten::cos", "CosBackward0", x, [](const Tensor& grad, const Tensor& saved) {
+        const Tensor negative_sine = Output("aten::neg", {Output("aten::sin", {saved})});
+        return Product(grad, negative_sine);
+      });
 }
 
 Tensor Sin(const Tensor& x) {
-  return UnarySavingInput("aten::sin", "SinBackward0", x, [](const Tensor& grad, const Tensor& saved) {
-    return Product(grad, Output("aten::cos", {saved}));
-  });
+  return UnarySavingInput("aten::sin", "SinBackward0", x,
+                          [](const Tensor& grad, const Tensor& saved) {
+                            return Product(grad, Output("aten::cos", {saved}));
+                          });
 }
 
 Tensor Compare(const Tensor& a, const Tensor& b) {
@@ -293,7 +303,9 @@ Tensor Compare(const Tensor& a, const Tensor& b) {
   return Output("aten::compare", inputs, DType::kBool);
 }
 
-Tensor CompareScalar(const Tensor& x) { return Output("aten::compare", std::span(&x, 1), DType::kBool); }
+Tensor CompareScalar(const Tensor& x) {
+  return Output("aten::compare", std::span(&x, 1), DType::kBool);
+}
 
 Tensor Where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   GradRecorder record(a.runtime(), "WhereBackward0", {a, b});
@@ -317,10 +329,11 @@ Tensor MaskedFill(const Tensor& x, const Tensor& mask) {
   GradRecorder record(x.runtime(), "MaskedFillBackward0", {x});
   const SavedTensor saved = record.Save(mask);
   const Tensor inputs[] = {x, mask};
-  return record.Finish(Output("aten::masked_fill", inputs, x.dtype()), [saved](Grads& grads) -> Grads {
-    const Tensor both[] = {grads[0], saved.Unpack()};
-    return {Output("aten::masked_fill", both, grads[0].dtype())};
-  });
+  return record.Finish(Output("aten::masked_fill", inputs, x.dtype()),
+                       [saved](Grads& grads) -> Grads {
+                         const Tensor both[] = {grads[0], saved.Unpack()};
+                         return {Output("aten::masked_fill", both, grads[0].dtype())};
+                       });
 }
 
 }  // namespace headroom::predict

@@ -82,9 +82,8 @@ Tensor ToCopy(const Tensor& x, DType dtype) {
   GradRecorder record(x.runtime(), "ToCopyBackward0", {x});
   const OpScope op(x.runtime(), "aten::_to_copy");
   const DType original = x.dtype();
-  return record.Finish(EmptyLike(x, dtype), [original](Grads& grads) -> Grads {
-    return {To(grads[0], original)};
-  });
+  return record.Finish(EmptyLike(x, dtype),
+                       [original](Grads& grads) -> Grads { return {To(grads[0], original)}; });
 }
 
 Tensor To(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : ToCopy(x, dtype); }

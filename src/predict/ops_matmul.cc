@@ -33,11 +33,13 @@ bool IsColumnMajor(const Shape& sizes, const Shape& strides) {
 
 // mm_mat1_backward and mm_mat2_backward of FunctionsManual.cpp: the gradient comes in the layout of
 // its operand.
-Tensor GradOfLeft(const Tensor& grad, const Tensor& right, const Shape& sizes, const Shape& strides) {
+Tensor GradOfLeft(const Tensor& grad, const Tensor& right, const Shape& sizes,
+                  const Shape& strides) {
   if (IsColumnMajor(sizes, strides)) return T(Product("aten::mm", right, T(grad)));
   return Product("aten::mm", grad, T(right));
 }
-Tensor GradOfRight(const Tensor& grad, const Tensor& left, const Shape& sizes, const Shape& strides) {
+Tensor GradOfRight(const Tensor& grad, const Tensor& left, const Shape& sizes,
+                   const Shape& strides) {
   if (IsColumnMajor(sizes, strides)) return T(Product("aten::mm", T(grad), left));
   return Product("aten::mm", T(left), grad);
 }

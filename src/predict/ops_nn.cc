@@ -26,12 +26,12 @@ int64_t RadixSortScratch(int64_t n) {
   constexpr int64_t kPasses = 8;
   constexpr int64_t kTile = 4608;  // 384 threads, 12 pairs of 16 B each
   const int64_t tiles = (n + kTile - 1) / kTile;
-  return CubTemporaries({kPasses * kDigits * kInt64, tiles * kDigits * 4, n * kInt64, n * kInt64,
-                         kPasses * 4});
+  return CubTemporaries(
+      {kPasses * kDigits * kInt64, tiles * kDigits * 4, n * kInt64, n * kInt64, kPasses * 4});
 }
 
-// The tile states of cub's scan and select over n elements; the tile is read off a recorded trace at
-// n = 4096 (1,279 B).
+// The tile states of cub's scan and select over n elements; the tile is read off a recorded trace
+// at n = 4096 (1,279 B).
 int64_t ScanScratch(int64_t n) {
   constexpr int64_t kPadding = 32;  // TILE_STATUS_PADDING
   constexpr int64_t kTile = 192;
@@ -74,8 +74,8 @@ Tensor EmbeddingDenseBackward(const Tensor& grad, const Tensor& given_indices, i
   return grad_weight;
 }
 
-// _softmax or _log_softmax: the result is saved; backward makes one tensor of the input's dtype, and
-// softmax's (softmax_backward_cuda_out) holds grad * output meanwhile.
+// _softmax or _log_softmax: the result is saved; backward makes one tensor of the input's dtype,
+// and softmax's (softmax_backward_cuda_out) holds grad * output meanwhile.
 enum class SoftmaxForm { kPlain, kLog };
 Tensor SoftmaxKernel(SoftmaxForm form, const Tensor& x, DType dtype, Kind kind) {
   const bool plain = form == SoftmaxForm::kPlain;
@@ -180,7 +180,8 @@ Tensor Dropout(const Tensor& x, double probability) {
     const Scoped of_kind(runtime.kind, Kind::kDropoutMask);
     mask = EmptyLike(x, DType::kBool);
   }
-  const Scoped of_kind(runtime.kind, runtime.kind == Kind::kAttentionScores ? runtime.kind : Kind::kDropout);
+  const Scoped of_kind(runtime.kind,
+                       runtime.kind == Kind::kAttentionScores ? runtime.kind : Kind::kDropout);
   Tensor out = EmptyLike(x);
   const SavedTensor saved = record.SaveOutput(mask);
   return record.Finish(std::move(out), [saved](Grads& grads) -> Grads {
@@ -205,8 +206,8 @@ Tensor Softmax(const Tensor& input, std::optional<DType> dtype) {
 
 Tensor CrossEntropy(const Tensor& logits, const Tensor& targets) {
   // cross_entropy_loss names the input's own dtype, so that autocast leaves log_softmax in it.
-  const Tensor log_probabilities = SoftmaxKernel(SoftmaxForm::kLog, logits,
-                                                 logits.dtype(), Kind::kLogitsLoss);
+  const Tensor log_probabilities =
+      SoftmaxKernel(SoftmaxForm::kLog, logits, logits.dtype(), Kind::kLogitsLoss);
   const Scoped of_kind(logits.runtime().kind, Kind::kLogitsLoss);
   return NllLoss(log_probabilities, targets);
 }

@@ -22,7 +22,8 @@ Shape ReducedShape(const Shape& shape, std::span<const int> dims, bool keepdim) 
 }
 
 // Output and scratch of one reduction kernel; sums of 16-bit values accumulate in fp32.
-Tensor Reduce(const char* name, const Tensor& x, std::span<const int> dims, bool keepdim, DType dtype) {
+Tensor Reduce(const char* name, const Tensor& x, std::span<const int> dims, bool keepdim,
+              DType dtype) {
   Runtime& runtime = x.runtime();
   const OpScope op(runtime, name);
   Tensor out = Empty(runtime, ReducedShape(x.shape(), dims, keepdim), dtype);
@@ -48,7 +49,8 @@ std::vector<int> AllDims(const Tensor& x) {
 }
 
 // The gradient of a reduction seen in the shape of its input: sum_backward.
-Tensor ExpandGradient(const Tensor& grad, const Shape& shape, std::span<const int> dims, bool keepdim) {
+Tensor ExpandGradient(const Tensor& grad, const Shape& shape, std::span<const int> dims,
+                      bool keepdim) {
   Tensor expanded = grad;
   if (!keepdim) {
     for (const int dim : dims) expanded = Unsqueeze(expanded, dim);

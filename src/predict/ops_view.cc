@@ -46,8 +46,8 @@ std::optional<Shape> ViewStrides(const Tensor& x, const Shape& shape) {
   int64_t view_numel = 1;
   for (int dim = x.rank() - 1; dim >= 0; --dim) {
     tensor_numel *= x.size(dim);
-    const bool ends_chunk = dim == 0 || (x.size(dim - 1) != 1 &&
-                                         x.strides()[dim - 1] != tensor_numel * chunk_stride);
+    const bool ends_chunk =
+        dim == 0 || (x.size(dim - 1) != 1 && x.strides()[dim - 1] != tensor_numel * chunk_stride);
     if (!ends_chunk) continue;
     while (view_dim >= 0 && (view_numel < tensor_numel || shape[view_dim] == 1)) {
       strides[view_dim] = view_numel * chunk_stride;
@@ -88,9 +88,8 @@ Tensor View(const Tensor& x, const Shape& wanted) {
   HEADROOM_CHECK(strides.has_value(), "view size is not compatible with the tensor's strides");
   GradRecorder record(x.runtime(), "ViewBackward0", {x});
   const Shape original = x.shape();
-  return record.Finish(Alias(x, shape, *strides), [original](Grads& grads) -> Grads {
-    return {Reshape(grads[0], original)};
-  });
+  return record.Finish(Alias(x, shape, *strides),
+                       [original](Grads& grads) -> Grads { return {Reshape(grads[0], original)}; });
 }
 
 Tensor Reshape(const Tensor& x, const Shape& wanted) {
@@ -184,9 +183,8 @@ Tensor Expand(const Tensor& x, const Shape& wanted) {
   }
   GradRecorder record(x.runtime(), "ExpandBackward0", {x});
   const Shape original = x.shape();
-  return record.Finish(Alias(x, shape, strides), [original](Grads& grads) -> Grads {
-    return {SumTo(grads[0], original)};
-  });
+  return record.Finish(Alias(x, shape, strides),
+                       [original](Grads& grads) -> Grads { return {SumTo(grads[0], original)}; });
 }
 
 Tensor Select(const Tensor& x, int at, int64_t) {

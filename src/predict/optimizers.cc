@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// torch/optim/{adam,adamw,sgd,adagrad,rmsprop}.py and torch/nn/utils/clip_grad.py of PyTorch 2.11.0;
-// Adafactor of transformers 5.17.0, optimization.py.
+// torch/optim/{adam,adamw,sgd,adagrad,rmsprop}.py and torch/nn/utils/clip_grad.py of
+// PyTorch 2.11.0; Adafactor of transformers 5.17.0, optimization.py.
 #include "predict/optimizers.h"
 
 #include <algorithm>
@@ -79,12 +79,13 @@ class Sgd final : public Optimizer {
 
 class Adagrad final : public Optimizer {
  public:
-  Adagrad(Runtime& runtime, const std::vector<Tensor>& parameters) : Optimizer(runtime, parameters) {
+  Adagrad(Runtime& runtime, const std::vector<Tensor>& parameters)
+      : Optimizer(runtime, parameters) {
     for (const std::vector<Tensor>& group : groups_) {
       for (const Tensor& parameter : group) sums_.emplace(parameter.impl(), State(parameter));
     }
-    // States exist before AcceleratedOptimizer wraps the optimizer, which moves the step counters to
-    // the device with them (accelerate 1.15.0, optimizer.py).
+    // States exist before AcceleratedOptimizer wraps the optimizer, which moves the step counters
+    // to the device with them (accelerate 1.15.0, optimizer.py).
     for (size_t i = 0; i < sums_.size(); ++i) steps_.push_back(State(runtime, {}, DType::kFloat32));
   }
 
@@ -100,7 +101,8 @@ class Adagrad final : public Optimizer {
 
 class RmsProp final : public Optimizer {
  public:
-  RmsProp(Runtime& runtime, const std::vector<Tensor>& parameters) : Optimizer(runtime, parameters) {}
+  RmsProp(Runtime& runtime, const std::vector<Tensor>& parameters)
+      : Optimizer(runtime, parameters) {}
 
  private:
   void StepGroup(const std::vector<Tensor>& parameters) override {
@@ -121,8 +123,9 @@ Tensor Rms(const Tensor& tensor) {
   const Tensor norm = Empty(runtime, {}, tensor.dtype());
   std::array<int, Shape::kMaxRank> dims{};
   for (int dim = 0; dim < tensor.rank(); ++dim) dims[static_cast<size_t>(dim)] = dim;
-  const ReductionScratch scratch = PlanReduction(
-      tensor, std::span(dims.data(), static_cast<size_t>(tensor.rank())), 4, runtime.platform().gpu);
+  const ReductionScratch scratch =
+      PlanReduction(tensor, std::span(dims.data(), static_cast<size_t>(tensor.rank())), 4,
+                    runtime.platform().gpu);
   if (scratch.buffer > 0) {
     const Ref<Storage> buffer = runtime.Scratch(scratch.buffer);
     const Ref<Storage> semaphores = runtime.Scratch(scratch.semaphores);
@@ -257,14 +260,24 @@ Result<std::unique_ptr<Optimizer>> MakeOptimizer(Optim optim, Runtime& runtime,
   std::unique_ptr<Optimizer> optimizer;
   switch (optim) {
     case Optim::kAdamWTorch:
-    case Optim::kAdam: optimizer = std::make_unique<Adam>(runtime, parameters, false); break;
+    case Optim::kAdam:
+      optimizer = std::make_unique<Adam>(runtime, parameters, false);
+      break;
     case Optim::kAdamWTorchFused:
       optimizer = std::make_unique<Adam>(runtime, parameters, true);
       break;
-    case Optim::kSgd: optimizer = std::make_unique<Sgd>(runtime, parameters); break;
-    case Optim::kAdafactor: optimizer = std::make_unique<Adafactor>(runtime, parameters); break;
-    case Optim::kAdagrad: optimizer = std::make_unique<Adagrad>(runtime, parameters); break;
-    case Optim::kRmsprop: optimizer = std::make_unique<RmsProp>(runtime, parameters); break;
+    case Optim::kSgd:
+      optimizer = std::make_unique<Sgd>(runtime, parameters);
+      break;
+    case Optim::kAdafactor:
+      optimizer = std::make_unique<Adafactor>(runtime, parameters);
+      break;
+    case Optim::kAdagrad:
+      optimizer = std::make_unique<Adagrad>(runtime, parameters);
+      break;
+    case Optim::kRmsprop:
+      optimizer = std::make_unique<RmsProp>(runtime, parameters);
+      break;
     case Optim::kAdamW8bit:
       return Error::Unsupported("optim \"" + std::string(Name(optim)) + "\" is not modelled yet");
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "predict/predict.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/nearest.h"
@@ -40,8 +40,8 @@ Status CheckSizes(const ModelConfig& config, const Recipe& recipe) {
   if (recipe.steps < 1) return Error::BadInput("steps must be at least 1");
   if (recipe.task == Task::kImageClassification) return {};
   if (recipe.sequence_length < 1) {
-    return Error::BadInput(
-        fmt::format("sequence length {} is not positive: give --seq 1 or more", recipe.sequence_length));
+    return Error::BadInput(fmt::format("sequence length {} is not positive: give --seq 1 or more",
+                                       recipe.sequence_length));
   }
   const int64_t widest = std::max({config.MaybeInt("vocab_size").value_or(1),
                                    config.MaybeInt("intermediate_size").value_or(1),
@@ -66,45 +66,50 @@ Status CheckPositions(const ModelConfig& config, const Recipe& recipe,
   constexpr std::string_view kTables[] = {"position_embeddings.weight", "embed_positions.weight",
                                           "wpe.weight"};
   for (const ParameterSpec& entry : table.entries()) {
-    const bool learned = std::any_of(std::begin(kTables), std::end(kTables), [&](std::string_view name) {
-      return std::string_view(entry.name).ends_with(name);
-    });
+    const bool learned = std::any_of(
+        std::begin(kTables), std::end(kTables),
+        [&](std::string_view name) { return std::string_view(entry.name).ends_with(name); });
     if (!learned) continue;
     const int64_t rows = entry.shape[0] - architecture.reserved_positions(config);
-    const int64_t positions = std::min(rows, config.MaybeInt("max_position_embeddings").value_or(rows));
+    const int64_t positions =
+        std::min(rows, config.MaybeInt("max_position_embeddings").value_or(rows));
     if (recipe.sequence_length <= positions) continue;
-    return Error::BadInput(fmt::format(
-        "sequence length {} is beyond the model's {} positions (max_position_embeddings): lower --seq",
-        recipe.sequence_length, positions));
+    return Error::BadInput(
+        fmt::format("sequence length {} is beyond the model's {} positions "
+                    "(max_position_embeddings): lower --seq",
+                    recipe.sequence_length, positions));
   }
   return {};
 }
 
 Status CheckPlatform(const Recipe& recipe, const Platform& platform) {
   if (recipe.precision == Precision::kBf16 && !platform.gpu.HasBf16()) {
-    return Error::BadInput(fmt::format(
-        "bf16 needs compute capability 8.0; {} has {}.{}: use --fp16", platform.gpu.name,
-        platform.gpu.compute_major, platform.gpu.compute_minor));
+    return Error::BadInput(
+        fmt::format("bf16 needs compute capability 8.0; {} has {}.{}: use --fp16",
+                    platform.gpu.name, platform.gpu.compute_major, platform.gpu.compute_minor));
   }
   if (recipe.precision == Precision::kTf32 && platform.gpu.compute_major < 8) {
-    return Error::BadInput(fmt::format("tf32 needs compute capability 8.0; {} has {}.{}: leave it out",
-                                       platform.gpu.name, platform.gpu.compute_major,
-                                       platform.gpu.compute_minor));
+    return Error::BadInput(
+        fmt::format("tf32 needs compute capability 8.0; {} has {}.{}: leave it out",
+                    platform.gpu.name, platform.gpu.compute_major, platform.gpu.compute_minor));
   }
   return {};
 }
 
-Result<AttnImplementation> ResolveAttention(const Architecture& architecture, const Recipe& recipe) {
+Result<AttnImplementation> ResolveAttention(const Architecture& architecture,
+                                            const Recipe& recipe) {
   switch (recipe.attn_implementation) {
     case AttnImplementation::kAuto:
       return architecture.supports_sdpa ? AttnImplementation::kSdpa : AttnImplementation::kEager;
     case AttnImplementation::kSdpa:
       if (architecture.supports_sdpa) return AttnImplementation::kSdpa;
-      return Error::BadInput(fmt::format("model_type \"{}\" has no sdpa attention: use --attn eager",
-                                         architecture.model_type));
+      return Error::BadInput(fmt::format(
+          "model_type \"{}\" has no sdpa attention: use --attn eager", architecture.model_type));
     case AttnImplementation::kFlashAttention2:
-      return Error::Unsupported("flash_attention_2 (the flash-attn package) is not modelled: use sdpa");
-    case AttnImplementation::kEager: return AttnImplementation::kEager;
+      return Error::Unsupported(
+          "flash_attention_2 (the flash-attn package) is not modelled: use sdpa");
+    case AttnImplementation::kEager:
+      return AttnImplementation::kEager;
   }
   return AttnImplementation::kEager;
 }
@@ -143,7 +148,8 @@ Status Play(predict::Runtime& runtime, const Architecture& architecture, const M
   prediction.after_model_reserved = runtime.ledger().reserved();
   runtime.KernelsLoaded();
   const predict::ModelArguments arguments{config, recipe, weights, attn, CheckpointKindOf(recipe)};
-  HEADROOM_ASSIGN_OR_RETURN(const std::unique_ptr<predict::Model> model, architecture.make(arguments));
+  HEADROOM_ASSIGN_OR_RETURN(const std::unique_ptr<predict::Model> model,
+                            architecture.make(arguments));
   try {
     if (recipe.driver == Driver::kTorchLoop) {
       HEADROOM_RETURN_IF_ERROR(predict::RunTorchLoop(runtime, recipe, weights, *model));
@@ -174,11 +180,13 @@ std::vector<std::string_view> PredictableModelTypes() {
   return names;
 }
 
-Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe, const Platform& platform) {
+Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
+                           const Platform& platform) {
   const Architecture* architecture = predict::FindArchitecture(config.model_type());
   if (architecture == nullptr) {
-    return Error::Unsupported(fmt::format("model_type \"{}\" is not modelled yet{}", config.model_type(),
-                                          DidYouMean(config.model_type(), PredictableModelTypes())));
+    return Error::Unsupported(
+        fmt::format("model_type \"{}\" is not modelled yet{}", config.model_type(),
+                    DidYouMean(config.model_type(), PredictableModelTypes())));
   }
   HEADROOM_RETURN_IF_ERROR(CheckDriver(config, recipe));
   HEADROOM_RETURN_IF_ERROR(CheckSizes(config, recipe));

@@ -25,12 +25,13 @@ namespace headroom {
 struct AllocatorOptions {
   enum class Backend { kNative, kExpandableSegments, kIdeal };
   Backend backend = Backend::kNative;
-  Bytes max_split_size{-1};     // max_split_size_mb; negative: unlimited, the default
+  Bytes max_split_size{-1};          // max_split_size_mb; negative: unlimited, the default
   int roundup_power2_divisions = 0;  // 0: off, the default
   double garbage_collection_threshold = 0;
 };
 
-// Reads "expandable_segments:True,max_split_size_mb:128". Fails on unknown keys, naming the nearest.
+// Reads "expandable_segments:True,max_split_size_mb:128". Fails on unknown keys, naming the
+// nearest.
 Result<AllocatorOptions> ParseAllocConf(std::string_view text);
 
 // What the run happens on.
@@ -53,7 +54,7 @@ struct OutOfMemory {
   Bytes requested;
   Bytes allocated;
   Bytes reserved;
-  std::string phase;   // "forward", "backward", "optimizer", …
+  std::string phase;  // "forward", "backward", "optimizer", …
   std::string module;
   std::string op;
 };
@@ -76,7 +77,8 @@ struct Prediction {
 // Plays `recipe` on `config`. Fails (kUnsupported) on an architecture or recipe that is not
 // modelled, and (kBadInput) on one that cannot run: a sequence beyond the positions, sizes whose
 // memory would not fit in 62 bits, a precision the GPU does not have.
-Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe, const Platform& platform);
+Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
+                           const Platform& platform);
 
 // model_types that Predict knows, sorted.
 std::vector<std::string_view> PredictableModelTypes();

@@ -2,9 +2,9 @@
 //
 // Runtime: the state of the pretended PyTorch process.
 //
-// It owns the device memory (an AllocatorModel whose events go to a Ledger), the library workspaces,
-// and what PyTorch keeps in thread-local state: grad mode, autocast, saved-tensor hooks. The scopes
-// below set it for a region, as Python's `with` does.
+// It owns the device memory (an AllocatorModel whose events go to a Ledger), the library
+// workspaces, and what PyTorch keeps in thread-local state: grad mode, autocast, saved-tensor
+// hooks. The scopes below set it for a region, as Python's `with` does.
 #pragma once
 
 #include <array>
@@ -26,7 +26,8 @@ struct OutOfMemoryException {
   OutOfMemory what;
 };
 
-// torch.autocast: ops run in `dtype`, and each fp32 leaf that requires grad is cast once and cached.
+// torch.autocast: ops run in `dtype`, and each fp32 leaf that requires grad is cast once and
+// cached.
 struct AutocastState {
   bool enabled = false;
   DType dtype = DType::kBFloat16;

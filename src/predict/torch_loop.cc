@@ -41,7 +41,8 @@ class TorchLoop {
     const Scoped component(runtime_.component, Component::kInputs);
     const int64_t batch = recipe_.per_device_train_batch_size;
     const int64_t source = recipe_.sequence_length;
-    const int64_t target = recipe_.target_sequence_length > 0 ? recipe_.target_sequence_length : source;
+    const int64_t target =
+        recipe_.target_sequence_length > 0 ? recipe_.target_sequence_length : source;
     src_ = FromHost(runtime_, {batch, source}, DType::kInt64);
     tgt_ = FromHost(runtime_, {batch, target + 1}, DType::kInt64);
   }
@@ -52,8 +53,7 @@ class TorchLoop {
     const bool half =
         recipe_.precision == Precision::kBf16 || recipe_.precision == Precision::kFp16;
     const AutocastScope autocast(
-        runtime_, half,
-        recipe_.precision == Precision::kBf16 ? DType::kBFloat16 : DType::kFloat16);
+        runtime_, half, recipe_.precision == Precision::kBf16 ? DType::kBFloat16 : DType::kFloat16);
     const int64_t length = tgt_.size(1);
     Batch inputs;
     inputs.input_ids = src_;
@@ -62,8 +62,7 @@ class TorchLoop {
     logits_ = model_.Forward(inputs).logits;
     const Scoped kind(runtime_.kind, Kind::kLogitsLoss);
     const Tensor targets = Contiguous(Slice(tgt_, 1, 1, length));
-    const Tensor loss =
-        CrossEntropy(View(logits_, {-1, logits_.size(-1)}), View(targets, {-1}));
+    const Tensor loss = CrossEntropy(View(logits_, {-1, logits_.size(-1)}), View(targets, {-1}));
     loss_ = DivScalar(loss);
   }
 

@@ -77,7 +77,8 @@ class TrainerRun {
     const Scoped component(runtime_.component, Component::kInputs);
     const Scoped no_grad(runtime_.grad_enabled, false);
     std::vector<Batch> batches;
-    for (int64_t i = 0; i < recipe_.gradient_accumulation_steps; ++i) batches.push_back(LoadBatch());
+    for (int64_t i = 0; i < recipe_.gradient_accumulation_steps; ++i)
+      batches.push_back(LoadBatch());
     Tensor items;
     if (accepts_loss_kwargs_) items = CountItems(batches);
     batches_ = std::move(batches);

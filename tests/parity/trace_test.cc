@@ -41,7 +41,8 @@ std::vector<Event> PredictEvents(const char* config_json, const Recipe& recipe) 
   constexpr int64_t kProbe = 1;  // the block of the script's first CUDA call, before the recording
   for (const MemoryEvent& event : prediction->ledger.events()) {
     const auto block = static_cast<int64_t>(event.block) - kProbe;
-    if (event.type == MemoryEvent::Type::kAlloc && block >= 0) events.push_back({true, event.bytes});
+    if (event.type == MemoryEvent::Type::kAlloc && block >= 0)
+      events.push_back({true, event.bytes});
     if (event.type == MemoryEvent::Type::kFree && block >= 0) events.push_back({false, block});
   }
   return events;
@@ -83,9 +84,11 @@ void ExpectSameEvents(const std::string& trace, const char* config, const Recipe
   }
 }
 
-constexpr const char* kBertLarge = R"({"model_type": "bert", "vocab_size": 30522, "hidden_size": 1024,
+constexpr const char* kBertLarge =
+    R"({"model_type": "bert", "vocab_size": 30522, "hidden_size": 1024,
     "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096})";
-constexpr const char* kLlama160m = R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 768,
+constexpr const char* kLlama160m =
+    R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 768,
     "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
     "num_key_value_heads": 12, "max_position_embeddings": 2048})";
 

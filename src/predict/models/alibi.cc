@@ -69,7 +69,8 @@ Tensor BuildMptAlibi(Runtime& runtime, int64_t heads, int64_t sequence) {
   base = MulScalar(base);
   Tensor slopes;
   {
-    // 1.0 / torch.pow(2, base): the 2 becomes a tensor, and the division a reciprocal and a product.
+    // 1.0 / torch.pow(2, base): the 2 becomes a tensor, and the division a reciprocal and a
+    // product.
     const Tensor powers = Elementwise("aten::pow", std::span(&base, 1), DType::kFloat32);
     { const Tensor two = Full(runtime, {}, DType::kInt64); }
     const Tensor inverse = Elementwise("aten::reciprocal", std::span(&powers, 1), DType::kFloat32);

@@ -6,50 +6,36 @@ namespace {
 
 const Architecture* const kArchitectures[] = {
     &kAlbert,
-    &kBart,    //
-    &kBert,    //
-    &kBloom,    //
-    &kCamembert,
-    &kCohere,
-    &kDeit,
-    &kDebertaV2,
-    &kDistilBert,
-    &kElectra,
-    &kFalcon,   //
-    &kGemma,
-    &kGemma2,
+    &kBart,   //
+    &kBert,   //
+    &kBloom,  //
+    &kCamembert,  &kCohere,
+    &kDeit,       &kDebertaV2,
+    &kDistilBert, &kElectra,
+    &kFalcon,  //
+    &kGemma,      &kGemma2,
     &kGemma3Text,
-    &kGpt2,    //
+    &kGpt2,        //
     &kGptBigcode,  //
-    &kGptNeo,   //
-    &kGptNeox,  //
+    &kGptNeo,      //
+    &kGptNeox,     //
     &kGranite,
     &kLlama,   //
     &kMarian,  //
     &kMbart,   //
-    &kMistral,
-    &kMixtral,
-    &kMpt,      //
-    &kMt5,
-    &kOlmo,
+    &kMistral,    &kMixtral,
+    &kMpt,  //
+    &kMt5,        &kOlmo,
     &kOlmo2,
-    &kOpt,      //
-    &kPegasus,
-    &kPhi,
-    &kPhi3,
-    &kQwen2,
-    &kQwen2Moe,
-    &kQwen3,
-    &kQwen3Moe,
-    &kModernBert,
-    &kRoberta,
-    &kSmolLm3,
-    &kStableLm,
-    &kStarCoder2,
-    &kT5,
-    &kTorchTransformer,
-    &kVit,
-    &kXlmRoberta,
+    &kOpt,  //
+    &kPegasus,    &kPhi,
+    &kPhi3,       &kQwen2,
+    &kQwen2Moe,   &kQwen3,
+    &kQwen3Moe,   &kModernBert,
+    &kRoberta,    &kSmolLm3,
+    &kStableLm,   &kStarCoder2,
+    &kT5,         &kTorchTransformer,
+    &kVit,        &kXlmRoberta,
 };
 
 }  // namespace

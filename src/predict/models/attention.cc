@@ -22,7 +22,9 @@ class PositionScope {
   Scoped<Component> component_;
 };
 
-Tensor IntegerOp(const char* name, const Tensor& a) { return Elementwise(name, std::span(&a, 1), a.dtype()); }
+Tensor IntegerOp(const char* name, const Tensor& a) {
+  return Elementwise(name, std::span(&a, 1), a.dtype());
+}
 Tensor BinaryOp(const char* name, const Tensor& a, const Tensor& b, DType dtype) {
   const Tensor both[] = {a, b};
   return Elementwise(name, both, dtype);
@@ -81,8 +83,8 @@ Tensor CausalMaskFunction(const Tensor& query, const Tensor& key, bool sliding) 
 }
 
 // sdpa_mask after its early exits: the boolean causal mask of every row, expanded over the batch.
-Tensor BooleanMask(Runtime& runtime, int64_t batch, int64_t sequence, const Tensor& padding, bool causal,
-                   bool sliding) {
+Tensor BooleanMask(Runtime& runtime, int64_t batch, int64_t sequence, const Tensor& padding,
+                   bool causal, bool sliding) {
   const Tensor batch_range = Arange(runtime, batch);
   const Tensor head_range = Arange(runtime, 1);
   const Tensor query_range = IntegerOp("aten::add", Arange(runtime, sequence));
@@ -256,13 +258,15 @@ std::pair<Tensor, Tensor> ApplyRotary(const Tensor& q, const Tensor& k, const Te
   return {rotated_q, Rotate(k, cos, sin)};
 }
 
-Tensor FixedCrossEntropy(const Tensor& logits, const Tensor& targets, const Tensor& num_items_in_batch) {
+Tensor FixedCrossEntropy(const Tensor& logits, const Tensor& targets,
+                         const Tensor& num_items_in_batch) {
   Tensor loss = CrossEntropy(logits, targets);
   if (num_items_in_batch.defined()) loss = Div(loss, num_items_in_batch);
   return loss;
 }
 
-Tensor CausalLmLoss(const Tensor& given_logits, const Tensor& labels, const Tensor& num_items_in_batch) {
+Tensor CausalLmLoss(const Tensor& given_logits, const Tensor& labels,
+                    const Tensor& num_items_in_batch) {
   Runtime& runtime = given_logits.runtime();
   const Scoped kind(runtime.kind, Kind::kLogitsLoss);
   Tensor logits = To(given_logits, DType::kFloat32);

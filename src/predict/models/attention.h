@@ -33,7 +33,7 @@ Tensor CreateBidirectionalMask(AttnImplementation attn, const Tensor& embeddings
 struct AttentionOptions {
   double dropout = 0;  // of the attention probabilities, in training
   bool is_causal = false;
-  int64_t groups = 1;  // query heads to a key-value head
+  int64_t groups = 1;    // query heads to a key-value head
   bool softcap = false;  // Gemma 2's, which only the eager form applies
 };
 
@@ -53,8 +53,8 @@ struct AttentionOutput {
 Tensor RepeatKv(const Tensor& x, int64_t groups);
 
 // The eager attention of Llama and its relatives: softmax in fp32, cast back, dropout.
-AttentionOutput EagerAttentionForward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                                      const AttentionOptions& options);
+AttentionOutput EagerAttentionForward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                      const Tensor& mask, const AttentionOptions& options);
 
 // ---- Position embeddings ----
 
@@ -78,6 +78,7 @@ std::pair<Tensor, Tensor> ApplyRotary(const Tensor& q, const Tensor& k, const Te
 // ForCausalLMLoss: fp32 logits, labels shifted by one.
 Tensor CausalLmLoss(const Tensor& logits, const Tensor& labels, const Tensor& num_items_in_batch);
 // fixed_cross_entropy: the mean, or the sum over the items of the batch.
-Tensor FixedCrossEntropy(const Tensor& logits, const Tensor& targets, const Tensor& num_items_in_batch);
+Tensor FixedCrossEntropy(const Tensor& logits, const Tensor& targets,
+                         const Tensor& num_items_in_batch);
 
 }  // namespace headroom::predict

@@ -272,9 +272,8 @@ struct BartStack {
         positions(scope / "embed_positions", arguments.config),
         dropout(arguments.config.Float("dropout")) {
     const Scope tied = scope / "embed_tokens";
-    embed_tokens.emplace(tied.Find("weight").defined()
-                             ? tied
-                             : Scope(arguments.weights) / "model" / "shared");
+    embed_tokens.emplace(
+        tied.Find("weight").defined() ? tied : Scope(arguments.weights) / "model" / "shared");
     // Only the norms that the parameter table has are there.
     const Scope after_embedding = scope / "layernorm_embedding";
     if (after_embedding.Find("weight").defined()) layernorm_embedding.emplace(after_embedding);
@@ -311,7 +310,8 @@ class BartEncoder {
     const InModule in(runtime, stack_.id);
     const Scoped kind(runtime.kind, Kind::kEmbedding);
     const Tensor inputs_embeds = stack_.Embed(batch.input_ids);
-    const Tensor positions = stack_.positions.ForShape(inputs_embeds.size(0), inputs_embeds.size(1));
+    const Tensor positions =
+        stack_.positions.ForShape(inputs_embeds.size(0), inputs_embeds.size(1));
     Tensor hidden = Add(inputs_embeds, positions);
     if (stack_.layernorm_embedding) hidden = (*stack_.layernorm_embedding)(hidden);
     hidden = Dropout(hidden, stack_.dropout);
@@ -392,8 +392,8 @@ class Bart final : public Model {
         shift_around_eos_(FormOf(arguments.config).shift_around_eos) {}
 
   ModelOutput Forward(const Batch& batch) override {
-    const Tensor decoder_input_ids =
-        shift_around_eos_ ? ShiftTokensRightAroundEos(batch.labels) : ShiftTokensRight(batch.labels);
+    const Tensor decoder_input_ids = shift_around_eos_ ? ShiftTokensRightAroundEos(batch.labels)
+                                                       : ShiftTokensRight(batch.labels);
     const Tensor encoded = encoder_(batch);
     const Tensor hidden = decoder_(decoder_input_ids, encoded, batch.attention_mask);
     const Scoped kind(hidden.runtime().kind, Kind::kLogitsLoss);
@@ -426,8 +426,9 @@ Result<std::unique_ptr<Model>> Make(const ModelArguments& arguments) {
   const ModelConfig& config = arguments.config;
   for (const char* name : {"encoder_layerdrop", "decoder_layerdrop"}) {
     if (config.MaybeFloat(name).value_or(0) > 0) {
-      return Error::Unsupported(std::string(name) +
-                                " above 0 skips layers at random, which is not modelled: set it to 0");
+      return Error::Unsupported(
+          std::string(name) +
+          " above 0 skips layers at random, which is not modelled: set it to 0");
     }
   }
   HEADROOM_ASSIGN_OR_RETURN(const Activation activation,

@@ -14,11 +14,15 @@ namespace {
 
 std::string_view HeadName(const Weights& weights, Task task) {
   switch (task) {
-    case Task::kCausalLm: return "lm_head";
-    case Task::kSequenceClassification: return "score";
+    case Task::kCausalLm:
+      return "lm_head";
+    case Task::kSequenceClassification:
+      return "score";
     // GenericForTokenClassification of modeling_layers.py says "score".
-    case Task::kTokenClassification: return weights.Has("score.weight") ? "score" : "classifier";
-    default: break;
+    case Task::kTokenClassification:
+      return weights.Has("score.weight") ? "score" : "classifier";
+    default:
+      break;
   }
   HEADROOM_CHECK(false, "a decoder without a head for this task");
   return {};
@@ -53,9 +57,12 @@ DecoderHead::DecoderHead(const ModelArguments& arguments, const Tensor& embeddin
 ModelOutput DecoderHead::operator()(const Tensor& hidden, const Batch& batch) const {
   const Scoped kind(hidden.runtime().kind, Kind::kLogitsLoss);
   switch (task_) {
-    case Task::kSequenceClassification: return SequenceClassification(hidden, batch);
-    case Task::kTokenClassification: return TokenClassification(hidden, batch);
-    default: return CausalLm(hidden, batch);
+    case Task::kSequenceClassification:
+      return SequenceClassification(hidden, batch);
+    case Task::kTokenClassification:
+      return TokenClassification(hidden, batch);
+    default:
+      return CausalLm(hidden, batch);
   }
 }
 

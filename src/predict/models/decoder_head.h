@@ -18,8 +18,8 @@
 namespace headroom::predict {
 
 struct DecoderHeadOptions {
-  double classifier_dropout = 0;        // before a token classifier
-  bool token_logits_to_float = false;   // its loss is ForTokenClassification of loss_utils.py
+  double classifier_dropout = 0;       // before a token classifier
+  bool token_logits_to_float = false;  // its loss is ForTokenClassification of loss_utils.py
 };
 
 class DecoderHead {

@@ -34,8 +34,7 @@ struct Options {
     parallel = flag("parallel_attn");
     const bool one_kv_head = !new_architecture && multi_query;
     kv_heads = one_kv_head ? 1 : config.MaybeInt("num_kv_heads").value_or(heads);
-    two_norms =
-        new_architecture && config.MaybeInt("num_ln_in_parallel_attn").value_or(2) == 2;
+    two_norms = new_architecture && config.MaybeInt("num_ln_in_parallel_attn").value_or(2) == 2;
     eager = arguments.attn == AttnImplementation::kEager;
     attention_dropout = config.MaybeFloat("attention_dropout").value_or(0);
     hidden_dropout = config.MaybeFloat("hidden_dropout").value_or(0);
@@ -215,8 +214,8 @@ class FalconDecoderLayer {
         options_(options),
         self_attention_(scope / "self_attention", options),
         mlp_(scope / "mlp", activation),
-        attention_norm_(scope / (options.parallel && options.two_norms ? "ln_attn"
-                                                                       : "input_layernorm")) {
+        attention_norm_(scope /
+                        (options.parallel && options.two_norms ? "ln_attn" : "input_layernorm")) {
     if (!options.parallel) mlp_norm_.emplace(scope / "post_attention_layernorm");
     if (options.parallel && options.two_norms) mlp_norm_.emplace(scope / "ln_mlp");
   }
@@ -319,9 +318,8 @@ class Falcon final : public Model {
     Tensor mask;
     Tensor alibi;
     if (alibi_) {
-      mask = batch.attention_mask.defined()
-                 ? batch.attention_mask
-                 : Full(runtime, batch.input_ids.shape(), DType::kInt64);
+      mask = batch.attention_mask.defined() ? batch.attention_mask
+                                            : Full(runtime, batch.input_ids.shape(), DType::kInt64);
       alibi = BuildAlibi(mask, heads_, inputs_embeds.dtype(), DType::kBFloat16);
     }
     const Tensor position_ids = PositionIds(inputs_embeds);

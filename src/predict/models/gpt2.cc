@@ -55,8 +55,8 @@ class Gpt2Attention {
     if (eager_) {
       output = Eager(q, k, v, mask);
     } else {
-      output.states = SdpaAttentionForward(q, k, v, mask,
-                                           {.dropout = attn_dropout_, .is_causal = true});
+      output.states =
+          SdpaAttentionForward(q, k, v, mask, {.dropout = attn_dropout_, .is_causal = true});
     }
     output.states = Contiguous(Reshape(output.states, {hidden.size(0), hidden.size(1), -1}));
     output.states = c_proj_(output.states);
@@ -188,7 +188,7 @@ class Gpt2 final : public Model {
     hidden = Dropout(hidden, embd_dropout_);
     for (const Gpt2Block& block : blocks_) {
       hidden = Checkpoint(
-          checkpoint_, // The closure holds the layer's keyword arguments, position_ids among them.
+          checkpoint_,  // The closure holds the layer's keyword arguments, position_ids among them.
           [&block, mask, position_ids](const Tensor& x) { return block(x, mask); }, hidden);
     }
     hidden = ln_f_(hidden);

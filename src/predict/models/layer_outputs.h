@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeptWeights: `outputs = block(...)` of the older modelling files. The loop's name `outputs` holds a
-// layer's attention probabilities until the next layer's outputs take its place.
+// KeptWeights: `outputs = block(...)` of the older modelling files. The loop's name `outputs` holds
+// a layer's attention probabilities until the next layer's outputs take its place.
 //
 //   KeptWeights kept;
 //   hidden = Checkpoint(kind, [slot = kept.slot(), &block](const Tensor& x) {

@@ -159,10 +159,9 @@ class Opt final : public Model {
     const InModule in(runtime, decoder_id_);
     const Scoped kind(runtime.kind, Kind::kEmbedding);
     Tensor inputs_embeds = embed_tokens_(batch.input_ids);
-    const Tensor attention_mask =
-        batch.attention_mask.defined()
-            ? batch.attention_mask
-            : Full(runtime, batch.input_ids.shape(), DType::kFloat32);
+    const Tensor attention_mask = batch.attention_mask.defined()
+                                      ? batch.attention_mask
+                                      : Full(runtime, batch.input_ids.shape(), DType::kFloat32);
     const Tensor position_ids = MaskedPositions(attention_mask);
     const Tensor mask = CreateCausalMask(attn_, inputs_embeds, attention_mask, Tensor());
     const Tensor positions = embed_positions_(AddScalar(position_ids));

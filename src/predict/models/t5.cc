@@ -121,7 +121,9 @@ class PositionScope {
   Scoped<Component> component_;
 };
 
-Tensor Whole(const char* name, const Tensor& a) { return Elementwise(name, std::span(&a, 1), a.dtype()); }
+Tensor Whole(const char* name, const Tensor& a) {
+  return Elementwise(name, std::span(&a, 1), a.dtype());
+}
 Tensor Whole(const char* name, const Tensor& a, const Tensor& b) {
   const Tensor both[] = {a, b};
   return Elementwise(name, both, a.dtype());
@@ -132,7 +134,8 @@ Tensor LargeBuckets(const Tensor& distance) {
   Tensor large;
   {
     Tensor real = ToCopy(distance, DType::kFloat32);
-    for (const char* op : {"aten::div", "aten::log", "aten::div", "aten::mul"}) real = Whole(op, real);
+    for (const char* op : {"aten::div", "aten::log", "aten::div", "aten::mul"})
+      real = Whole(op, real);
     large = ToCopy(real, DType::kInt64);
   }
   large = Whole("aten::add", large);
@@ -328,18 +331,20 @@ struct T5Biases {
 
 class T5Block {
  public:
-  T5Block(const Scope& scope, const ModelArguments& arguments, bool is_decoder, Activation activation)
+  T5Block(const Scope& scope, const ModelArguments& arguments, bool is_decoder,
+          Activation activation)
       : id_(scope.id()),
         self_attention_((scope / "layer")[0], "SelfAttention", arguments, is_decoder, is_decoder),
         feed_forward_((scope / "layer")[is_decoder ? 2 : 1], arguments.config, activation) {
     if (is_decoder) {
-      cross_attention_.emplace((scope / "layer")[1], "EncDecAttention", arguments, is_decoder, false);
+      cross_attention_.emplace((scope / "layer")[1], "EncDecAttention", arguments, is_decoder,
+                               false);
     }
   }
 
   // Returns the hidden states; `biases` become those that the layer used.
-  Tensor operator()(const Tensor& input, const Tensor& mask, const Tensor& encoded, T5Biases& biases,
-                    std::vector<Tensor>* cache) const {
+  Tensor operator()(const Tensor& input, const Tensor& mask, const Tensor& encoded,
+                    T5Biases& biases, std::vector<Tensor>* cache) const {
     const InModule in(input.runtime(), id_);
     T5AttentionOutput attention = self_attention_(input, mask, Tensor(), biases.self, cache);
     Tensor hidden = ClampHalf(std::move(attention.states));
@@ -377,7 +382,8 @@ class T5Block {
 
 class T5Stack {
  public:
-  T5Stack(const Scope& scope, const ModelArguments& arguments, bool is_decoder, Activation activation)
+  T5Stack(const Scope& scope, const ModelArguments& arguments, bool is_decoder,
+          Activation activation)
       : id_(scope.id()),
         attn_(arguments.attn),
         checkpoint_(arguments.checkpoint),
@@ -470,8 +476,8 @@ class T5 final : public Model {
     Tensor sequence_output = decoded;
     if (scales_outputs_) sequence_output = MulScalar(sequence_output);
     output.logits = lm_head_(sequence_output);
-    output.loss = CrossEntropy(View(output.logits, {-1, output.logits.size(-1)}),
-                               View(batch.labels, {-1}));
+    output.loss =
+        CrossEntropy(View(output.logits, {-1, output.logits.size(-1)}), View(batch.labels, {-1}));
     output.others = {encoded};
     return output;
   }

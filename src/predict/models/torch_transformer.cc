@@ -2,8 +2,8 @@
 //
 // A translation model in plain PyTorch: torch.nn.Transformer (batch_first, post-norm) between two
 // embeddings with learned positions and a generator. torch/nn/modules/{transformer,activation}.py
-// and torch/nn/functional.py (multi_head_attention_forward), PyTorch 2.11.0, in training mode, where
-// the fast path is off.
+// and torch/nn/functional.py (multi_head_attention_forward), PyTorch 2.11.0, in training mode,
+// where the fast path is off.
 #include <fmt/format.h>
 
 #include "predict/models/architectures.h"
@@ -35,8 +35,8 @@ class MultiheadAttention {
     const Tensor k = Heads(projected.k);
     const Tensor v = Heads(projected.v);
     projected = {};
-    Tensor output = ScaledDotProductAttention(q, k, v, Tensor(),
-                                              {.dropout = dropout_, .is_causal = is_causal});
+    Tensor output =
+        ScaledDotProductAttention(q, k, v, Tensor(), {.dropout = dropout_, .is_causal = is_causal});
     output = View(Contiguous(Permute(output, {2, 0, 1, 3})), {batch * length, -1});
     output = out_proj_(output);
     output = View(output, {length, batch, -1});
@@ -233,9 +233,9 @@ Result<std::unique_ptr<Model>> Make(const ModelArguments& arguments) {
   const int64_t positions = arguments.config.Int("max_len");
   const int64_t longest = std::max(recipe.sequence_length, recipe.target_sequence_length);
   if (longest > positions) {
-    return Error::BadInput(fmt::format(
-        "sequence length {} is beyond the model's {} positions (max_len): lower --seq", longest,
-        positions));
+    return Error::BadInput(
+        fmt::format("sequence length {} is beyond the model's {} positions (max_len): lower --seq",
+                    longest, positions));
   }
   if (arguments.attn != AttnImplementation::kSdpa) {
     return Error::BadInput("torch.nn.MultiheadAttention has no eager form in training: use sdpa");
