@@ -102,18 +102,20 @@ Tensor FinishFused(GradRecorder& record, Tensor out, Saved saved, BackwardKernel
 // Hopper, read off recorded traces): 256 B.
 constexpr int64_t kCudnnWorkspace = 256;
 
-Grads CudnnBackward(const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v,
-                    const Tensor& out, const Tensor&) {
+Grads CudnnBackward(const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
+                    const Tensor&) {
   Tensor dq = EmptyLike(q);
   Tensor dk = EmptyLike(k);
   Tensor dv = EmptyLike(v);
-  // The gradient must be laid out as the output.
-  Tensor matching = grad;
-  if (!(grad.strides() == out.strides())) matching = EmptyInLayoutOf(out, grad.shape());
-  // dQ accumulated in fp32, and the row sums of the softmax.
+  // dQ accumulated in fp32, the row sums of the softmax, and for grouped heads dK and dV of every
+  // query head. Since cuDNN 9.5.2 the gradient need not be laid out as the output.
   const int64_t rows = q.size(0) * q.size(1) * q.size(2);
-  const Ref<Storage> workspace =
-      q.runtime().Scratch(rows * q.size(3) * 4 + rows * 4 + kCudnnWorkspace);
+  int64_t bytes = rows * q.size(3) * 4 + rows * 4 + kCudnnWorkspace;
+  if (k.size(1) != q.size(1)) {
+    const int64_t key_rows = k.size(0) * q.size(1) * k.size(2);
+    bytes += key_rows * (k.size(3) + v.size(3)) * ElementSize(k.dtype());
+  }
+  const Ref<Storage> workspace = q.runtime().Scratch(bytes);
   return {dq, dk, dv};
 }
 

@@ -10,13 +10,13 @@ const Architecture* const kArchitectures[] = {
     &kBert,   //
     &kBloom,  //
     &kCamembert,  &kCohere,
-    &kDeit,       &kDebertaV2,
-    &kDistilBert, &kElectra,
+    &kCodegen,  //
+    &kDeit,       &kDebertaV2,  &kDistilBert, &kElectra,
     &kFalcon,  //
-    &kGemma,      &kGemma2,
-    &kGemma3Text,
+    &kGemma,      &kGemma2,     &kGemma3Text,
     &kGpt2,        //
     &kGptBigcode,  //
+    &kGptj,        //
     &kGptNeo,      //
     &kGptNeox,     //
     &kGranite,
@@ -25,16 +25,10 @@ const Architecture* const kArchitectures[] = {
     &kMbart,   //
     &kMistral,    &kMixtral,
     &kMpt,  //
-    &kMt5,        &kOlmo,
-    &kOlmo2,
+    &kMt5,        &kOlmo,       &kOlmo2,
     &kOpt,  //
-    &kPegasus,    &kPhi,
-    &kPhi3,       &kQwen2,
-    &kQwen2Moe,   &kQwen3,
-    &kQwen3Moe,   &kModernBert,
-    &kRoberta,    &kSmolLm3,
-    &kStableLm,   &kStarCoder2,
-    &kT5,         &kTorchTransformer,
+    &kPegasus,    &kPhi,        &kPhi3,       &kQwen2,    &kQwen2Moe,   &kQwen3, &kQwen3Moe,
+    &kModernBert, &kRoberta,    &kSmolLm3,    &kStableLm, &kStarCoder2, &kT5,    &kTorchTransformer,
     &kVit,        &kXlmRoberta,
 };
 

@@ -431,6 +431,13 @@ Result<std::unique_ptr<Model>> Make(const ModelArguments& arguments) {
           " above 0 skips layers at random, which is not modelled: set it to 0");
     }
   }
+  const int64_t positions = config.Int("max_position_embeddings");
+  if (arguments.recipe.target_sequence_length > positions) {
+    return Error::BadInput("target sequence length " +
+                           std::to_string(arguments.recipe.target_sequence_length) +
+                           " is beyond the model's " + std::to_string(positions) +
+                           " positions (max_position_embeddings): lower it");
+  }
   HEADROOM_ASSIGN_OR_RETURN(const Activation activation,
                             FindActivation(config.String("activation_function")));
   return std::unique_ptr<Model>(std::make_unique<Bart>(arguments, activation));

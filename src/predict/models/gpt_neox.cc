@@ -33,10 +33,10 @@ std::pair<Tensor, Tensor> ApplyPartialRotary(const Tensor& q, const Tensor& k,
   const Tensor cos = Unsqueeze(positions.cos, 1);
   const Tensor sin = Unsqueeze(positions.sin, 1);
   const int64_t turned = cos.size(-1);
-  const Tensor q_pass = Slice(q, -1, turned, q.size(-1));
-  const Tensor k_pass = Slice(k, -1, turned, k.size(-1));
   const Tensor q_turned = Slice(q, -1, 0, turned);
+  const Tensor q_pass = Slice(q, -1, turned, q.size(-1));
   const Tensor k_turned = Slice(k, -1, 0, turned);
+  const Tensor k_pass = Slice(k, -1, turned, k.size(-1));
   Tensor q_embed = Rotate(q_turned, cos, sin);
   Tensor k_embed = Rotate(k_turned, cos, sin);
   q_embed = Joined(q_embed, q_pass);
