@@ -43,8 +43,8 @@ ByteWindow::ByteWindow(std::string_view memory)
     : begin_(memory.data()), end_(memory.data() + memory.size()) {}
 
 ByteWindow::ByteWindow(std::unique_ptr<ByteSource> source)
-    : source_(std::move(source)), buffer_(kBufferSize) {
-  begin_ = end_ = buffer_.data();
+    : source_(std::move(source)), buffer_(std::make_unique_for_overwrite<char[]>(kBufferSize)) {
+  begin_ = end_ = buffer_.get();
 }
 
 bool ByteWindow::Need(const char** at, size_t needed) {
@@ -53,11 +53,11 @@ bool ByteWindow::Need(const char** at, size_t needed) {
   if (unread >= needed) return true;
   if (source_ == nullptr) return false;
   base_ += static_cast<uint64_t>(*at - begin_);
-  std::memmove(buffer_.data(), *at, unread);
-  begin_ = *at = buffer_.data();
+  std::memmove(buffer_.get(), *at, unread);
+  begin_ = *at = buffer_.get();
   size_t held = unread;
   while (held < needed) {
-    Result<size_t> got = source_->Read(buffer_.data() + held, buffer_.size() - held);
+    Result<size_t> got = source_->Read(buffer_.get() + held, kBufferSize - held);
     if (!got.ok()) {
       status_ = got.error();
       break;
@@ -65,7 +65,7 @@ bool ByteWindow::Need(const char** at, size_t needed) {
     if (*got == 0) break;
     held += *got;
   }
-  end_ = buffer_.data() + held;
+  end_ = buffer_.get() + held;
   return held >= needed;
 }
 

@@ -17,7 +17,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -52,7 +51,7 @@ class ByteWindow {
 
  private:
   std::unique_ptr<ByteSource> source_;  // null for memory
-  std::vector<char> buffer_;
+  std::unique_ptr<char[]> buffer_;
   const char* begin_ = nullptr;
   const char* end_ = nullptr;
   uint64_t base_ = 0;  // offset of *begin_

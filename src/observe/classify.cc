@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
-#include <unordered_set>
 
+#include "observe/refine_kinds.h"
 #include "observe/size_match.h"
 
 namespace headroom::observe {
 namespace {
 
-constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kMostWorkspaces = 4;  // one a thread and stream that multiplies matrices
 constexpr int64_t kMostStates = 2;      // of an optimizer, a weight: Adam's two
 
@@ -36,7 +35,7 @@ class BlockClassifier {
     for (size_t i = 0; i < replay_.blocks.size(); ++i) ByStackAndLife(i);
     BySize();
     NameByTable();
-    KindsBySize();
+    RefineKinds(replay_, result_.blocks);
     Note();
     return std::move(result_);
   }
@@ -69,7 +68,6 @@ class BlockClassifier {
   void CompleteWeights(SizeCounts* weights) const;
   SizeCounts WeightSizes() const;
   void NameByTable();
-  void KindsBySize();
   void Note();
 
   const Snapshot& snapshot_;
@@ -415,49 +413,6 @@ void BlockClassifier::NameByTable() {
     if (c.component == Component::kWeights) c.name = weights.Next(size);
     if (c.component == Component::kGradients) c.name = gradients.Next(size);
     if (c.component == Component::kOptimizer) c.name = states.Next(size);
-  }
-}
-
-// ---- Kinds that only sizes tell ----
-
-void BlockClassifier::KindsBySize() {
-  std::unordered_set<int64_t> logits;
-  std::unordered_set<int64_t> scores;
-  std::unordered_set<int64_t> others;
-  for (size_t i = 0; i < replay_.blocks.size(); ++i) {
-    const BlockClass& c = result_.blocks[i];
-    const int64_t size = replay_.blocks[i].requested();
-    if (c.stage != Stage::kForward || size < kMiB) continue;
-    (c.kind == Kind::kLogitsLoss        ? logits
-     : c.kind == Kind::kAttentionScores ? scores
-                                        : others)
-        .insert(size);
-  }
-  size_t dropped_out = 0;  // the block before, when a dropout made it
-  for (size_t i = 0; i < replay_.blocks.size(); ++i) {
-    BlockClass& c = result_.blocks[i];
-    const int64_t size = replay_.blocks[i].requested();
-    const bool temporary = c.component == Component::kTemporaries;
-    // The logits' gradients run through nodes that any tensor could run through.
-    const bool vague = c.kind == Kind::kOther || c.kind == Kind::kCast;
-    if (temporary && c.stage == Stage::kBackward && vague && logits.contains(size) &&
-        !others.contains(size)) {
-      c.kind = Kind::kLogitsLoss;
-    }
-    // In attention written out, what is as large as the softmax is one of the score matrices.
-    if (c.kind == Kind::kAttention && (scores.contains(size) || scores.contains(2 * size))) {
-      c.kind = Kind::kAttentionScores;
-    }
-    // A dropout makes its result and then, one byte an element, its mask.
-    if (c.kind != Kind::kDropout) continue;
-    const bool pair = dropped_out + 1 == i && i > 0 &&
-                      replay_.blocks[i].stack == replay_.blocks[dropped_out].stack &&
-                      size < replay_.blocks[dropped_out].requested();
-    if (pair) {
-      c.kind = Kind::kDropoutMask;
-    } else {
-      dropped_out = i;
-    }
   }
 }
 

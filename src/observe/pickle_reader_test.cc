@@ -207,6 +207,28 @@ TEST(PickleReader, BoundsContainers) {
   EXPECT_THAT(Reading(many + "e.").error(), HasSubstr("more lists and dicts"));
 }
 
+TEST(PickleReader, FindsTheErrorAtItsPlaceBehindTheWindow) {
+  // Five MiB of harmless values that come in pieces, and then an import.
+  class Pieces final : public ByteSource {
+   public:
+    Result<size_t> Read(char* out, size_t size) override {
+      const std::string_view text = given_ < 5'000'000 ? "N0" : "cos\nsystem\n";
+      const size_t count = std::min(size, text.size());
+      text.copy(out, count);
+      given_ += count;
+      return count;
+    }
+
+   private:
+    size_t given_ = 0;
+  };
+  ByteWindow window(std::make_unique<Pieces>());
+  NoSchema schema;
+  PickleReader reader(&window, &schema, 0);
+  EXPECT_EQ(reader.Run().error().message,
+            "this file wants to import os.system (at byte 5000000): not opened");
+}
+
 TEST(PickleReader, HoldsContainersThatContainThemselves) {
   // x = []; x.append(x): harmless as data, and no loop.
   const std::string zero(1, '\0');

@@ -165,8 +165,7 @@ Result<Snapshot> SnapshotBuilder::Finish(PickleReader& reader, PickleValue top) 
   }
   HEADROOM_RETURN_IF_ERROR(FinishSegments(&snapshot_.segments, segments));
   HEADROOM_RETURN_IF_ERROR(FinishSegments(&snapshot_.host_segments, host_segments));
-  std::stable_sort(snapshot_.annotations.begin(), snapshot_.annotations.end(),
-                   [](const Annotation& a, const Annotation& b) { return a.time_us < b.time_us; });
+  SortAnnotations();
   snapshot_.protocol = reader.protocol();
   snapshot_.era = Era();
   const auto warn = [&](uint64_t count, std::string_view what) {
@@ -179,6 +178,18 @@ Result<Snapshot> SnapshotBuilder::Finish(PickleReader& reader, PickleValue top) 
   }
   snapshot_.strings = std::move(reader.strings());
   return std::move(snapshot_);
+}
+
+// By time; those of the same time stay in the file's order.
+void SnapshotBuilder::SortAnnotations() {
+  std::vector<std::pair<uint64_t, size_t>> order;
+  for (size_t i = 0; i < snapshot_.annotations.size(); ++i) {
+    order.emplace_back(snapshot_.annotations[i].time_us, i);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<Annotation> sorted;
+  for (const auto& [time, at] : order) sorted.push_back(snapshot_.annotations[at]);
+  snapshot_.annotations = std::move(sorted);
 }
 
 std::vector<Range> SnapshotBuilder::DeviceRanges(PickleReader& reader, PickleValue traces) {

@@ -80,6 +80,7 @@ class SnapshotBuilder final : public PickleSchema {
   std::vector<Range> DeviceRanges(PickleReader& reader, PickleValue traces);
   void ReadSettings(PickleReader& reader, PickleValue settings);
   Status FinishSegments(std::vector<Segment>* out, Range rows);
+  void SortAnnotations();
   std::string Era() const;
 
   Snapshot snapshot_;
