@@ -64,6 +64,27 @@ class PlanLedger : public ::testing::TestWithParam<Case> {
   Prediction prediction;
 };
 
+// Wherever the memory runs out - while the weights load, in any phase - it is told, and the run's
+// ledger ends there.
+TEST_P(PlanLedger, EndsWhereTheMemoryRunsOut) {
+  const Result<ModelConfig> config = ModelConfig::FromJson(GetParam().config, "test");
+  ASSERT_TRUE(config.ok());
+  Platform platform = MeasuredPlatform();
+  const Bytes peak = prediction.ledger.peak_reserved();
+  for (int part = 0; part < 16; ++part) {
+    platform.memory_limit = Bytes(peak.count() * part / 16);
+    const Result<Prediction> capped = Predict(*config, GetParam().recipe, platform);
+    ASSERT_TRUE(capped.ok()) << capped.error().message;
+    EXPECT_LE(capped->ledger.peak_reserved(), *platform.memory_limit);
+    if (part < 8) {
+      EXPECT_TRUE(capped->out_of_memory.has_value()) << part;
+    }
+    if (capped->out_of_memory) {
+      EXPECT_EQ(capped->out_of_memory->allocated, capped->ledger.allocated());
+    }
+  }
+}
+
 // The reader plays every event again: conservation, no double free, allocated <= reserved.
 TEST_P(PlanLedger, ComesBackFromJsonTheSame) {
   const std::string text = ToJson(prediction.ledger);

@@ -150,15 +150,11 @@ Status Play(predict::Runtime& runtime, const Architecture& architecture, const M
   const predict::ModelArguments arguments{config, recipe, weights, attn, CheckpointKindOf(recipe)};
   HEADROOM_ASSIGN_OR_RETURN(const std::unique_ptr<predict::Model> model,
                             architecture.make(arguments));
-  try {
-    if (recipe.driver == Driver::kTorchLoop) {
-      HEADROOM_RETURN_IF_ERROR(predict::RunTorchLoop(runtime, recipe, weights, *model));
-    } else {
-      HEADROOM_RETURN_IF_ERROR(
-          predict::RunTrainer(runtime, architecture, config, recipe, weights, *model));
-    }
-  } catch (const predict::OutOfMemoryException& failure) {
-    prediction.out_of_memory = failure.what;
+  if (recipe.driver == Driver::kTorchLoop) {
+    HEADROOM_RETURN_IF_ERROR(predict::RunTorchLoop(runtime, recipe, weights, *model));
+  } else {
+    HEADROOM_RETURN_IF_ERROR(
+        predict::RunTrainer(runtime, architecture, config, recipe, weights, *model));
   }
   prediction.ledger = runtime.TakeLedger();
   return {};
@@ -201,7 +197,12 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
   prediction.buffers = table.buffer_bytes();
   prediction.attn_used = attn;
   predict::Runtime runtime(platform);
-  HEADROOM_RETURN_IF_ERROR(Play(runtime, *architecture, config, recipe, attn, table, prediction));
+  try {
+    HEADROOM_RETURN_IF_ERROR(Play(runtime, *architecture, config, recipe, attn, table, prediction));
+  } catch (const predict::OutOfMemoryException& failure) {
+    prediction.out_of_memory = failure.what;
+    prediction.ledger = runtime.TakeLedger();
+  }
   prediction.ledger.SetContext(predict::OutsideAllocator(platform, attn, recipe));
   prediction.assumptions = predict::Assumptions(recipe, platform, attn);
   return prediction;

@@ -31,6 +31,7 @@ Runtime::DeviceBlock Runtime::AllocBlock(Bytes bytes) {
     reserved_ += change;
   }
   if (!allocation) {
+    ended_ = true;  // What the unwinding frees is no part of the run.
     throw OutOfMemoryException{{bytes, ledger_.allocated(), reserved_, std::string(phase),
                                 ledger_.ModulePath(module), ledger_.OpName(op_)}};
   }
