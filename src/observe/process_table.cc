@@ -50,6 +50,18 @@ std::string ProcessTable::Name(uint32_t pid) const {
   return MakePrintable(std::string_view(*text).substr(0, text->find('\n')));
 }
 
+bool ProcessTable::Descends(uint32_t pid, uint32_t ancestor) const {
+  // Ids that are taken again while we look could make a ring.
+  constexpr int kDeepest = 1000;
+  for (int depth = 0; pid != 0 && depth < kDeepest; ++depth) {
+    if (pid == ancestor) return true;
+    const Result<std::string> stat = ReadFile(root_ / std::to_string(pid) / "stat", KiB(64));
+    if (!stat.ok()) return false;
+    pid = ParentOf(*stat).value_or(0);
+  }
+  return false;
+}
+
 std::vector<uint32_t> ProcessTable::Family(uint32_t pid) const {
   std::unordered_map<uint32_t, std::vector<uint32_t>> children;
   std::error_code failure;
