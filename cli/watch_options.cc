@@ -41,6 +41,7 @@ constexpr Syntax kSyntax = {
         "NVIDIA driver, and nothing else.",
     .positional = "",
     .positional_help = "",
+    .tail = "-- COMMAND ...",
     .groups = kGroups,
     .examples =
         "  headroom watch\n"
@@ -49,7 +50,8 @@ constexpr Syntax kSyntax = {
 };
 
 template <typename T>
-Result<std::vector<T>> ReadList(std::string_view flag, const std::string& text, T most) {
+Result<std::vector<T>> ReadList(std::string_view flag, const std::string& text, T most,
+                                std::string_view example) {
   std::vector<T> numbers;
   std::string_view rest = text;
   while (true) {
@@ -57,8 +59,8 @@ Result<std::vector<T>> ReadList(std::string_view flag, const std::string& text, 
     T number{};
     const auto [end, failure] = std::from_chars(part.data(), part.data() + part.size(), number);
     if (failure != std::errc() || end != part.data() + part.size() || number < 0 || number > most) {
-      return Error::BadInput(fmt::format("{} {}: not a list of numbers: write {} 0 or {} 0,1", flag,
-                                         text, flag, flag));
+      return Error::BadInput(
+          fmt::format("{} {}: not a list of numbers: write {} {}", flag, text, flag, example));
     }
     numbers.push_back(number);
     if (part.size() == rest.size()) return numbers;
@@ -105,11 +107,12 @@ Result<WatchOptions> ReadWatchOptions(const Arguments& arguments,
   }
   if (const auto text = arguments.Value("--pid")) {
     constexpr uint32_t kMost = std::numeric_limits<int32_t>::max();
-    HEADROOM_ASSIGN_OR_RETURN(options.pids, ReadList<uint32_t>("--pid", *text, kMost));
+    HEADROOM_ASSIGN_OR_RETURN(options.pids,
+                              ReadList<uint32_t>("--pid", *text, kMost, "1234 or 1234,1235"));
   }
   if (const auto text = arguments.Value("--gpu-index")) {
     constexpr int kMost = 4095;
-    HEADROOM_ASSIGN_OR_RETURN(options.gpus, ReadList<int>("--gpu-index", *text, kMost));
+    HEADROOM_ASSIGN_OR_RETURN(options.gpus, ReadList<int>("--gpu-index", *text, kMost, "0 or 0,1"));
   }
   if (const auto text = arguments.Value("--interval")) {
     HEADROOM_ASSIGN_OR_RETURN(options.interval, ReadInterval(*text));

@@ -22,12 +22,16 @@ constexpr size_t kProcessesShown = 10;
 // The page draws this many columns at most; more would only make it larger.
 constexpr size_t kMostPageSamples = 4000;
 
+// On one line: a script behind `sh -c` has several.
 std::string CommandLine(const Recording& recording) {
-  return recording.command.empty() ? "device memory"
-                                   : fmt::format("{}", fmt::join(recording.command, " "));
+  if (recording.command.empty()) return "device memory";
+  std::string line = fmt::format("{}", fmt::join(recording.command, " "));
+  std::ranges::replace_if(
+      line, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return line;
 }
 
-// "this command", or "watched" where ids were given.
+// "command", or "watched" where ids were given.
 std::string OwnName(const Recording& recording) {
   return recording.command.empty() ? "watched" : "command";
 }

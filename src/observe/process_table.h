@@ -27,8 +27,6 @@ class ProcessTable {
   std::string Name(uint32_t pid) const;
   // Whether `pid` is `ancestor` or was started by it, directly or not, as far as both still run.
   bool Descends(uint32_t pid, uint32_t ancestor) const;
-  // The process and everything it started, now.
-  std::vector<uint32_t> Family(uint32_t pid) const;
 
  private:
   std::filesystem::path root_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "observe/recording.h"
+#include "observe/string_table.h"
 
 namespace headroom::observe {
 namespace {
@@ -127,7 +128,7 @@ class Reader {
     return 0;
   }
   std::string Text(const Json& json, const char* what) {
-    if (json.is_string()) return json.get<std::string>();
+    if (json.is_string()) return MakePrintable(json.get<std::string>());
     Refuse(fmt::format("\"{}\" is no text", what));
     return "";
   }

@@ -80,7 +80,8 @@ struct PageLedger {
   int64_t parameters = 0;  // for bytes per parameter; 0 leaves the column out
 };
 
-// Memory over time of what has no ledger: a process that was watched from outside.
+// Memory over time of what has no ledger: a process that was watched from outside. The page draws
+// every moment: thin a long recording first.
 struct PageTimeline {
   struct Layer {
     std::string name;
@@ -95,7 +96,7 @@ struct PageTimeline {
   };
   std::string name;
   std::vector<double> seconds;  // ascending
-  std::vector<Layer> layers;    // bottom to top
+  std::vector<Layer> layers;    // bottom to top; the peak is that of the lowest
   std::vector<Phase> phases;
 };
 

@@ -160,12 +160,10 @@ Json ChartOf(const PageLedger& run) {
 
 Json ChartOf(const PageTimeline& timeline) {
   Json layers = Json::array();
-  std::vector<int64_t> totals(timeline.seconds.size());
   for (const PageTimeline::Layer& layer : timeline.layers) {
     std::vector<int64_t> sizes;
     for (const Bytes size : layer.bytes) sizes.push_back(size.count());
     layers.push_back(LayerJson(layer.name, layer.component, sizes));
-    for (size_t i = 0; i < sizes.size() && i < totals.size(); ++i) totals[i] += sizes[i];
   }
   Json phases = Json::array();
   for (const PageTimeline::Phase& phase : timeline.phases) {
@@ -173,14 +171,18 @@ Json ChartOf(const PageTimeline& timeline) {
   }
   std::vector<int64_t> milliseconds;
   for (const double second : timeline.seconds) milliseconds.push_back(std::llround(second * 1000));
-  const auto peak = std::ranges::max_element(totals) - totals.begin();
+  Json peak = nullptr;
+  if (!timeline.layers.empty() && !timeline.seconds.empty()) {
+    const std::vector<Bytes>& lowest = timeline.layers.front().bytes;
+    peak = std::ranges::max_element(lowest) - lowest.begin();
+  }
   return {{"name", timeline.name},
           {"axis", "seconds"},
           {"unit", 1},
           {"at", Differences(milliseconds)},
           {"layers", layers},
           {"phases", phases},
-          {"peak", totals.empty() ? Json(nullptr) : Json(peak)}};
+          {"peak", peak}};
 }
 
 // {"n": name, "c": modules it stands for, "t": bytes per allocated component, "k": children}

@@ -101,9 +101,10 @@ std::vector<TimelinePoint> BuildTimeline(const Ledger& ledger, size_t most_point
     if (in_stretch < length && !at_mark) continue;
     extremes.MoveTo(points);
     in_stretch = 0;
+    // What is held when a phase ends is what the next one begins with.
+    if (at_mark && points.back().event != i) points.push_back(fold.now());
   }
   extremes.MoveTo(points);
-  // The last event is where the run ends, whatever its stretch kept.
   if (count > 0 && points.back().event != count - 1) points.push_back(fold.now());
   return points;
 }

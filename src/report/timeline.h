@@ -3,8 +3,9 @@
 // Timeline: a ledger's memory over its events, thinned to what a screen can show.
 //
 // The run is cut into stretches of equal length, which end early at a mark. Of each stretch the
-// lowest and the highest moment are kept, so that every peak and valley a screen of that many
-// columns could show is there, the peak of the run among them.
+// lowest and the highest moment are kept, and the marks themselves, so that every peak and valley a
+// screen of that many columns could show is there, the peaks of the run and of every phase among
+// them.
 //
 //   allocated   1 5 2 2 9 3 | 3 4 4 8 1 1        two stretches
 //   kept        1       9   |       8 1

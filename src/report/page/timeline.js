@@ -25,10 +25,9 @@ class Timeline {
     this.moment = chart.peak;
     this.build();
     this.listen();
+    this.draw();
+    // Called once at the start too: the list beside the plot is filled by then, and gives the height.
     new ResizeObserver(() => this.draw()).observe(this.plot);
-    // The first drawing fills the list beside the plot, whose height the second one takes.
-    this.draw();
-    this.draw();
   }
 
   build() {
@@ -52,8 +51,10 @@ class Timeline {
     }
     section.append(element("div", {class: "chart-body"}, this.plot, now));
     const hint = element("p", {class: "hint keys"});
+    const phases = chart.phases.length > 0
+      ? "<kbd>Page Up</kbd> <kbd>Page Down</kbd> go to the next phase, " : "";
     hint.innerHTML = "Point to look, click to stay. <kbd>\u2190</kbd> <kbd>\u2192</kbd> move, " +
-      "<kbd>Page Up</kbd> <kbd>Page Down</kbd> go to the next phase, <kbd>P</kbd> to the peak.";
+      phases + "<kbd>P</kbd> goes to the peak.";
     section.append(hint);
   }
 
@@ -189,8 +190,7 @@ class Timeline {
       this.edges.push({layer, below, above});
       below = above;
     }
-    this.first_seen = momentAt(chart, this.from);
-    this.last_seen = momentAt(chart, this.to);
+    this.drawn = this.momentsToDraw();
     let highest = 1;
     for (let i = 0; i < length; ++i) highest = Math.max(highest, below[i]);
     const limit = report.limit ? report.limit.bytes : 0;
@@ -198,6 +198,33 @@ class Timeline {
     this.limit_shown = limit > 0 && limit < 2.2 * highest;
     if (this.limit_shown) highest = Math.max(highest, limit);
     this.highest = highest * 1.04;
+  }
+
+  // Of all moments in view, the lowest and the highest of each half pixel: no more can be seen.
+  momentsToDraw() {
+    const {at} = this.chart;
+    const tensors = this.edges.filter(({layer}) => isAllocated(layer)).pop();
+    const height = (tensors || this.edges[this.edges.length - 1]).above;
+    const first = momentAt(this.chart, this.from);
+    const last = momentAt(this.chart, this.to);
+    const drawn = [first];
+    for (let i = first + 1; i < last;) {
+      const column = Math.floor(2 * this.x(at[i]));
+      let low = i;
+      let high = i;
+      let end = i;
+      for (; end < last && Math.floor(2 * this.x(at[end])) === column; ++end) {
+        if (height[end] < height[low]) low = end;
+        if (height[end] > height[high]) high = end;
+      }
+      drawn.push(Math.min(low, high));
+      if (low !== high) drawn.push(Math.max(low, high));
+      // What the next column begins with.
+      if (end - 1 > Math.max(low, high)) drawn.push(end - 1);
+      i = end;
+    }
+    if (last > first) drawn.push(last);
+    return drawn;
   }
 
   patterns() {
@@ -236,25 +263,27 @@ class Timeline {
     return ticks;
   }
 
-  // Memory stays as it is until the next event; between samples of a watched process it is unknown.
+  // The edge as "x y" texts. Memory stays as it is until the next event; between samples of a
+  // watched process it is unknown, and a straight line is drawn.
   path(edge, backwards) {
     const {at, axis} = this.chart;
     const steps = axis === "events";
-    const begin = Math.max(0, this.first_seen);
-    const end = this.last_seen;
     const parts = [];
-    let last = "";
-    const add = (x, y) => {
-      const part = x.toFixed(1) + " " + y.toFixed(1);
-      if (part !== last) parts.push(part);
-      last = part;
-    };
-    for (let i = begin; i <= end; ++i) {
-      const x = this.x(Math.max(this.from, at[i]));
-      if (steps && i > begin) add(x, this.y(edge[i - 1]));
-      add(x, this.y(edge[i]));
+    const round = (value) => Math.round(value * 10) / 10;
+    let x = 0;
+    let y = NaN;
+    for (const i of this.drawn) {
+      const next_x = round(this.x(Math.max(this.from, at[i])));
+      const next_y = round(this.y(edge[i]));
+      if (next_y !== y) {
+        // A flat stretch is its two ends.
+        if (parts.length > 0) parts.push((steps ? next_x : x) + " " + y);
+        parts.push(next_x + " " + next_y);
+      }
+      x = next_x;
+      y = next_y;
     }
-    add(this.x(this.to), this.y(edge[end]));
+    parts.push(round(this.x(this.to)) + " " + y);
     if (backwards) parts.reverse();
     return parts;
   }
@@ -318,11 +347,18 @@ class Timeline {
     return group;
   }
 
-  // Heights of what the peak is a peak of: the tensors, or everything in a recording.
+  // Height of what the peak is a peak of: the tensors, or the lowest layer of a recording.
   peakHeight(moment) {
+    if (this.chart.axis === "seconds") return this.edges[0].above[moment];
     let bytes = 0;
     for (const {layer, above} of this.edges) if (isAllocated(layer)) bytes = above[moment];
     return bytes;
+  }
+
+  peakBytes() {
+    const {chart} = this;
+    if (chart.axis === "seconds") return chart.layers[0].bytes[chart.peak];
+    return sumOf(chart, chart.peak, isAllocated);
   }
 
   peakMark() {
@@ -332,7 +368,6 @@ class Timeline {
     if (value < this.from || value > this.to) return group;
     const x = this.x(value);
     const y = this.y(this.peakHeight(chart.peak));
-    const bytes = sumOf(chart, chart.peak, isAllocated);
     const on_left = x > this.width * 0.6;
     group.append(
       shape("line", {class: "peak-line", x1: x, x2: x, y1: y, y2: this.bottom}),
@@ -340,7 +375,7 @@ class Timeline {
       shape("text", {
         class: "peak-text", x: x + (on_left ? -10 : 10), y: Math.max(12, y - 9),
         "text-anchor": on_left ? "end" : "start",
-      }, "peak " + formatMiB(bytes)));
+      }, "peak " + formatMiB(this.peakBytes())));
     return group;
   }
 
