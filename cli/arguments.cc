@@ -151,8 +151,10 @@ Result<Arguments> ParseArguments(const Syntax& syntax, std::span<const std::stri
 
 std::string HelpText(const Syntax& syntax) {
   const TextStyle style{.width = kHelpWidth};
-  std::string out = fmt::format("Usage: headroom {}{}{} [flags]\n\n", syntax.command,
+  std::string out = fmt::format("Usage: headroom {}{}{} [flags]", syntax.command,
                                 syntax.positional.empty() ? "" : " ", syntax.positional);
+  if (!syntax.tail.empty()) out += fmt::format(" [{}]", syntax.tail);
+  out += "\n\n";
   out += Paragraph(style, "", syntax.summary);
   if (!syntax.positional.empty()) {
     out += '\n' + Paragraph(style, PadRight(fmt::format("  {}", syntax.positional), kHelpColumn),

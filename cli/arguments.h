@@ -41,6 +41,7 @@ struct Syntax {
   std::string_view summary;     // one sentence
   std::string_view positional;  // "MODEL"; empty when it takes none
   std::string_view positional_help;
+  std::string_view tail{};  // what may follow the flags and is not ours: "-- COMMAND ..."
   std::span<const FlagGroup> groups;
   std::string_view examples;  // lines, each indented by two
 };

@@ -18,6 +18,7 @@ struct Command {
 };
 
 ExitCode RunPlan(std::span<const std::string> words);
+ExitCode RunWatch(std::span<const std::string> words);
 ExitCode RunScore(std::span<const std::string> words);
 ExitCode RunModels(std::span<const std::string> words);
 ExitCode RunGpus(std::span<const std::string> words);

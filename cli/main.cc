@@ -21,6 +21,7 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"plan", "the memory of a training run, from its config and recipe", &RunPlan},
+    {"watch", "device memory now, or while a command runs", &RunWatch},
     {"score", "predictions beside measured runs, row by row", &RunScore},
     {"models", "the models known by name", &RunModels},
     {"gpus", "the GPUs known by name", &RunGpus},

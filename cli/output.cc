@@ -34,9 +34,9 @@ bool LocaleIsUtf8() {
   return false;
 }
 
-int TerminalWidth() {
+int TerminalWidth(int descriptor) {
   winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kNarrowest;
+  if (::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kNarrowest;
   return std::clamp<int>(size.ws_col, kNarrowest, kWidest);
 }
 
@@ -52,34 +52,43 @@ std::string OneLine(std::string_view message) {
 
 }  // namespace
 
-Result<TextStyle> StyleOf(const Arguments& arguments) {
+Result<TextStyle> StyleOf(const Arguments& arguments) { return StyleOf(arguments, STDOUT_FILENO); }
+
+Result<TextStyle> StyleOf(const Arguments& arguments, int descriptor) {
   const std::string when = arguments.Value("--color").value_or("auto");
   constexpr std::string_view kChoices[] = {"auto", "always", "never"};
   if (std::ranges::find(kChoices, when) == std::end(kChoices)) {
     return Error::BadInput(fmt::format("--color {}: choose auto, always or never", when));
   }
-  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  const bool terminal = ::isatty(descriptor) == 1;
   const bool able = terminal && Environment("NO_COLOR").empty() && Environment("TERM") != "dumb";
   TextStyle style;
   style.colour = when == "always" || (when == "auto" && able);
   style.unicode = LocaleIsUtf8() && (terminal || when == "always");
-  style.width = terminal ? TerminalWidth() : kNarrowest;
+  style.width = terminal ? TerminalWidth(descriptor) : kNarrowest;
   return style;
 }
 
-ExitCode Print(std::string_view text, ExitCode code) {
+Result<bool> Write(int descriptor, std::string_view text) {
   while (!text.empty()) {
-    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<size_t>(written));
     } else if (errno == EPIPE) {
-      return code;
+      return false;
     } else if (errno != EINTR) {
-      fmt::print(stderr, "headroom: writing to standard output failed: {}\n", std::strerror(errno));
-      return ExitCode::kInternal;
+      return Error::Internal(
+          fmt::format("writing to {} failed: {}",
+                      descriptor == STDOUT_FILENO ? "standard output" : "standard error",
+                      std::strerror(errno)));
     }
   }
-  return code;
+  return true;
+}
+
+ExitCode Print(std::string_view text, ExitCode code) {
+  const Result<bool> written = Write(STDOUT_FILENO, text);
+  return written.ok() ? code : Fail("", written.error());
 }
 
 ExitCode Fail(std::string_view command, const Error& error) {

@@ -21,6 +21,11 @@ inline constexpr Flag kColorFlag = {"--color", Takes::kValue, "WHEN",
 // What standard output can show, given --color. Colours on a terminal (unless NO_COLOR is set or
 // TERM is dumb), Unicode when the locale is UTF-8, both only there unless --color always.
 Result<TextStyle> StyleOf(const Arguments& arguments);
+// The same of another descriptor, STDERR_FILENO say.
+Result<TextStyle> StyleOf(const Arguments& arguments, int descriptor);
+
+// Writes `text` to the descriptor. False when its reader has gone; any other failure is an error.
+Result<bool> Write(int descriptor, std::string_view text);
 
 // Writes `text` to standard output and returns `code`. A closed pipe ends the output quietly; any
 // other failure is told on stderr and returns kInternal.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // headroom plan: the memory of a training run before it runs.
+#include <fmt/format.h>
+
 #include "arguments.h"
 #include "base/file.h"
 #include "command.h"
@@ -8,8 +10,11 @@
 #include "make_plan.h"
 #include "output.h"
 #include "plan_options.h"
+#include "report/html_report.h"
 #include "report/json.h"
+#include "report/plan_page.h"
 #include "report/plan_text.h"
+#include "version.h"
 
 namespace headroom::cli {
 namespace {
@@ -18,6 +23,11 @@ Result<Plan> MakeAndSave(const PlanOptions& options) {
   HEADROOM_ASSIGN_OR_RETURN(Plan plan, MakePlan(options));
   if (!options.ledger_path.empty()) {
     HEADROOM_RETURN_IF_ERROR(WriteFile(options.ledger_path, ToJson(plan.ledger)));
+  }
+  if (!options.html_path.empty()) {
+    const ReportPage page =
+        PlanPage(plan.report, plan.ledger, fmt::format("headroom {}", kVersion));
+    HEADROOM_RETURN_IF_ERROR(WriteFile(options.html_path, HtmlReport(page)));
   }
   return plan;
 }

@@ -68,6 +68,7 @@ constexpr Flag kPlatformFlags[] = {
 constexpr Flag kOutputFlags[] = {
     {"--by-module", Takes::kNothing, "", "also the tree of modules, with bytes by component"},
     {"--json", Takes::kNothing, "", "one JSON object, sizes in bytes"},
+    {"--html", Takes::kValue, "FILE", "write the report as a page for a browser"},
     {"--ledger", Takes::kValue, "FILE", "write every allocation and free (docs/ledger_format.md)"},
     kColorFlag,
 };
@@ -332,6 +333,7 @@ Result<PlanOptions> ReadPlanOptions(const Arguments& arguments) {
   options.json = arguments.Has("--json");
   options.by_module = arguments.Has("--by-module");
   options.ledger_path = arguments.Value("--ledger").value_or("");
+  options.html_path = arguments.Value("--html").value_or("");
   return options;
 }
 

@@ -45,6 +45,7 @@ struct PlanOptions {
   bool json = false;
   bool by_module = false;
   std::string ledger_path;  // empty: no ledger is written
+  std::string html_path;    // empty: no page is written
 
   std::vector<std::string> warnings;  // of the --args file
 };

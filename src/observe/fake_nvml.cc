@@ -10,6 +10,9 @@
 //   FAKE_NVML_REFUSE=1       no processes at all: no permission
 //   FAKE_NVML_MIG=1          GPU 0 is cut into two instances
 //   FAKE_NVML_PIDS=12,345    processes on GPU 0, of 1 GiB, 2 GiB, …
+//   FAKE_NVML_FILE=path      the same from a file that is read at every call, and may change: a
+//   line
+//                            "12 520" is a process of 520 MiB; half a GiB is used besides
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,21 +37,41 @@ size_t NumberOf(abi::Device device) { return reinterpret_cast<size_t>(device); }
 abi::Device DeviceOf(size_t number) { return reinterpret_cast<abi::Device>(number); }
 bool IsInstance(abi::Device device) { return NumberOf(device) >= 100; }
 
-std::vector<unsigned> Pids(abi::Device device) {
-  std::vector<unsigned> pids;
+struct Process {
+  unsigned pid;
+  unsigned long long bytes;
+};
+
+std::vector<Process> ProcessesOfFile(const char* path) {
+  std::vector<Process> processes;
+  std::FILE* file = std::fopen(path, "r");
+  if (file == nullptr) return processes;
+  Process process{};
+  while (std::fscanf(file, "%u %llu", &process.pid, &process.bytes) == 2) {
+    process.bytes <<= 20;
+    processes.push_back(process);
+  }
+  std::fclose(file);
+  return processes;
+}
+
+std::vector<Process> Processes(abi::Device device) {
+  std::vector<Process> processes;
+  if (NumberOf(device) != 1 && NumberOf(device) != 100) return processes;
+  if (const char* path = std::getenv("FAKE_NVML_FILE")) return ProcessesOfFile(path);
   const char* text = std::getenv("FAKE_NVML_PIDS");
-  const bool here = NumberOf(device) == 1 || NumberOf(device) == 100;
-  while (here && text != nullptr && *text != '\0') {
-    pids.push_back(static_cast<unsigned>(std::strtoul(text, nullptr, 10)));
+  while (text != nullptr && *text != '\0') {
+    const auto pid = static_cast<unsigned>(std::strtoul(text, nullptr, 10));
+    processes.push_back({pid, (processes.size() + 1) * kGiB});
     text = std::strchr(text, ',');
     if (text != nullptr) ++text;
   }
-  return pids;
+  return processes;
 }
 
 unsigned long long Used(abi::Device device) {
   unsigned long long used = kGiB / 2;
-  for (size_t i = 0; i < Pids(device).size(); ++i) used += (i + 1) * kGiB;
+  for (const Process& process : Processes(device)) used += process.bytes;
   return used;
 }
 
@@ -132,13 +155,13 @@ abi::Return nvmlDeviceGetComputeRunningProcesses_v3(abi::Device device, unsigned
 abi::Return nvmlDeviceGetComputeRunningProcesses_v3(abi::Device device, unsigned* count,
                                                     abi::ProcessInfo* infos) {
   if (Setting("FAKE_NVML_REFUSE", 0) != 0) return abi::kNoPermission;
-  const std::vector<unsigned> pids = Pids(device);
+  const std::vector<Process> processes = Processes(device);
   const unsigned room = *count;
-  *count = static_cast<unsigned>(pids.size());
-  if (room < pids.size()) return abi::kInsufficientSize;
-  for (size_t i = 0; i < pids.size(); ++i) {
+  *count = static_cast<unsigned>(processes.size());
+  if (room < processes.size()) return abi::kInsufficientSize;
+  for (size_t i = 0; i < processes.size(); ++i) {
     const bool hidden = Setting("FAKE_NVML_HIDDEN", 0) != 0;
-    infos[i] = {pids[i], hidden ? abi::kNotAvailable : (i + 1) * kGiB,
+    infos[i] = {processes[i].pid, hidden ? abi::kNotAvailable : processes[i].bytes,
                 IsInstance(device) ? 7U : abi::kNoInstance, abi::kNoInstance};
   }
   return abi::kSuccess;

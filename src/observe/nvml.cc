@@ -43,6 +43,7 @@ struct Nvml::Library {
   abi::Return (*get_compute)(abi::Device, unsigned*, abi::ProcessInfo*) = nullptr;
   abi::Return (*get_compute_v1)(abi::Device, unsigned*, abi::ProcessInfoV1*) = nullptr;
   abi::Return (*get_graphics)(abi::Device, unsigned*, abi::ProcessInfo*) = nullptr;
+  abi::Return (*get_mps)(abi::Device, unsigned*, abi::ProcessInfo*) = nullptr;
   abi::Return (*get_mig_mode)(abi::Device, unsigned*, unsigned*) = nullptr;
   abi::Return (*get_mig_count)(abi::Device, unsigned*) = nullptr;
   abi::Return (*get_mig_handle)(abi::Device, unsigned, abi::Device*) = nullptr;
@@ -80,6 +81,8 @@ struct Nvml::Library {
     Load(&get_compute_v1, {"nvmlDeviceGetComputeRunningProcesses"});
     Load(&get_graphics,
          {"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2"});
+    Load(&get_mps, {"nvmlDeviceGetMPSComputeRunningProcesses_v3",
+                    "nvmlDeviceGetMPSComputeRunningProcesses_v2"});
     Load(&get_mig_mode, {"nvmlDeviceGetMigMode"});
     Load(&get_mig_count, {"nvmlDeviceGetMaxMigDeviceCount"});
     Load(&get_mig_handle, {"nvmlDeviceGetMigDeviceHandleByIndex"});
@@ -170,6 +173,14 @@ struct Nvml::Library {
       }
     }
     if (code != abi::kSuccess) out->processes_missing = Text(code);
+    // Clients of CUDA's Multi-Process Service stand in a list of their own.
+    infos.clear();
+    if (get_mps != nullptr && List(get_mps, device, &infos) == abi::kSuccess) {
+      for (const abi::ProcessInfo& info : infos) {
+        AddProcess(GpuProcess::Type::kCompute, info.pid, info.used_gpu_memory, info.gpu_instance,
+                   &out->processes);
+      }
+    }
     infos.clear();
     if (get_graphics != nullptr && List(get_graphics, device, &infos) == abi::kSuccess) {
       for (const abi::ProcessInfo& info : infos) {

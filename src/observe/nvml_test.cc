@@ -117,7 +117,9 @@ TEST(ProcessTable, FindsOurselves) {
   const auto pid = static_cast<uint32_t>(::getpid());
   EXPECT_TRUE(table.IsVisible(pid));
   EXPECT_THAT(table.Name(pid), HasSubstr("observe_test"));
-  EXPECT_THAT(table.Family(pid), testing::Contains(pid));
+  EXPECT_TRUE(table.Descends(pid, pid));
+  EXPECT_TRUE(table.Descends(pid, static_cast<uint32_t>(::getppid())));
+  EXPECT_FALSE(table.Descends(static_cast<uint32_t>(::getppid()), pid));
   EXPECT_FALSE(table.IsVisible(0xfffffff0));
   EXPECT_EQ(table.Name(0xfffffff0), "");
 }
@@ -134,7 +136,12 @@ TEST(ProcessTable, FollowsChildrenWithOddNames) {
   write("20", "20 (other) S 1 20");
   write("30", "nonsense");
   std::filesystem::create_directories(root / "self");
-  EXPECT_THAT(ProcessTable(root).Family(10), ElementsAre(10, 11, 12));
+  const ProcessTable table(root);
+  EXPECT_TRUE(table.Descends(12, 10));
+  EXPECT_TRUE(table.Descends(11, 10));
+  EXPECT_FALSE(table.Descends(20, 10));
+  EXPECT_FALSE(table.Descends(30, 10));
+  EXPECT_FALSE(table.Descends(99, 10));
   std::filesystem::remove_all(root);
 }
 

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/process_table.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <unordered_map>
 
 #include "base/file.h"
 #include "observe/string_table.h"
@@ -50,26 +47,16 @@ std::string ProcessTable::Name(uint32_t pid) const {
   return MakePrintable(std::string_view(*text).substr(0, text->find('\n')));
 }
 
-std::vector<uint32_t> ProcessTable::Family(uint32_t pid) const {
-  std::unordered_map<uint32_t, std::vector<uint32_t>> children;
-  std::error_code failure;
-  for (std::filesystem::directory_iterator entry(root_, failure), end; entry != end && !failure;
-       entry.increment(failure)) {
-    const std::optional<uint32_t> child = ParsePid(entry->path().filename().string());
-    if (!child) continue;
-    const Result<std::string> stat = ReadFile(entry->path() / "stat", KiB(64));
-    if (!stat.ok()) continue;  // it ended meanwhile
-    if (const std::optional<uint32_t> parent = ParentOf(*stat)) children[*parent].push_back(*child);
+bool ProcessTable::Descends(uint32_t pid, uint32_t ancestor) const {
+  // Ids that are taken again while we look could make a ring.
+  constexpr int kDeepest = 1000;
+  for (int depth = 0; pid != 0 && depth < kDeepest; ++depth) {
+    if (pid == ancestor) return true;
+    const Result<std::string> stat = ReadFile(root_ / std::to_string(pid) / "stat", KiB(64));
+    if (!stat.ok()) return false;
+    pid = ParentOf(*stat).value_or(0);
   }
-  std::vector<uint32_t> family = {pid};
-  for (size_t i = 0; i < family.size(); ++i) {
-    const auto found = children.find(family[i]);
-    if (found == children.end()) continue;
-    for (const uint32_t child : found->second) {
-      if (std::find(family.begin(), family.end(), child) == family.end()) family.push_back(child);
-    }
-  }
-  return family;
+  return false;
 }
 
 OwnMemory FindOwn(const GpuMemory& before, const GpuMemory& now, std::span<const uint32_t> family,

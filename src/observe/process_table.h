@@ -25,15 +25,20 @@ class ProcessTable {
   bool IsVisible(uint32_t pid) const;
   // "python3"; "" when the process is gone or not visible.
   std::string Name(uint32_t pid) const;
-  // The process and everything it started, now.
-  std::vector<uint32_t> Family(uint32_t pid) const;
+  // Whether `pid` is `ancestor` or was started by it, directly or not, as far as both still run.
+  bool Descends(uint32_t pid, uint32_t ancestor) const;
 
  private:
   std::filesystem::path root_;
 };
 
 // How a process of the card was found to be ours.
-enum class OwnMatch { kNone, kById, kByAppearance };
+enum class OwnMatch {
+  kNone,
+  kById,
+  kByAppearance,
+  kByDifference,  // no process has a figure: what the card holds beyond what it held before
+};
 
 struct OwnMemory {
   OwnMatch match = OwnMatch::kNone;

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory over time: the stack, the phases under it, and a cursor that says what is alive.
+const kAliveShown = 7;
+const kMostStepButtons = 6;
+
+// Round distances between grid lines, about `lines` of them up to `highest`.
+function tickStep(highest, lines) {
+  const least = highest / lines;
+  const unit = 2 ** (10 * Math.floor(Math.log2(Math.max(least, 1)) / 10));
+  for (const times of [1, 2, 4, 5, 10, 20, 25, 50, 100, 128, 200, 256, 512]) {
+    if (times * unit >= least) return times * unit;
+  }
+  return 1024 * unit;
+}
+
+class Timeline {
+  constructor(section, chart) {
+    this.chart = chart;
+    this.section = section;
+    this.first = chart.at[0];
+    this.last = chart.at[chart.at.length - 1];
+    this.from = this.first;
+    this.to = this.last;
+    this.pinned = chart.peak;
+    this.moment = chart.peak;
+    this.build();
+    this.listen();
+    this.draw();
+    // Called once at the start too: the list beside the plot is filled by then, and gives the height.
+    new ResizeObserver(() => this.draw()).observe(this.plot);
+  }
+
+  build() {
+    const {chart, section} = this;
+    const steps = stepsOf(chart);
+    if (steps.length > 1) addToHeading(section, this.stepChoice(steps));
+    else addToHeading(section);
+    this.plot = element("div", {
+      class: "plot", tabindex: 0, role: "slider", "aria-label": "Moment of the run",
+      "aria-orientation": "horizontal", "aria-valuemin": 0, "aria-valuemax": chart.at.length - 1,
+    });
+    this.title = element("h3");
+    this.where = element("p", {class: "where"});
+    this.sums = element("div", {class: "sums"});
+    this.list = element("ul", {class: "layers", "aria-label": "Layers: press to hide or show"});
+    this.values = chart.layers.map((layer) => this.addLayer(layer));
+    const now = this.now = element("div", {class: "now"}, this.title, this.where, this.sums, this.list);
+    if (chart.blocks) {
+      this.alive = element("ol", {class: "alive"});
+      now.append(element("h4", {}, "Largest alive"), this.alive);
+    }
+    section.append(element("div", {class: "chart-body"}, this.plot, now));
+    const hint = element("p", {class: "hint keys"});
+    const phases = chart.phases.length > 0
+      ? "<kbd>Page Up</kbd> <kbd>Page Down</kbd> go to the next phase, " : "";
+    hint.innerHTML = "Point to look, click to stay. <kbd>\u2190</kbd> <kbd>\u2192</kbd> move, " +
+      phases + "<kbd>P</kbd> goes to the peak.";
+    section.append(hint);
+  }
+
+  stepChoice(steps) {
+    const look = (value) => {
+      const range = steps.find((step) => String(step.step) === value);
+      this.from = range ? range.from : this.first;
+      this.to = range ? range.to : this.last;
+      this.draw();
+    };
+    const options = [["", "Whole run"], ...steps.map(({step}) => [String(step), "Step " + step])];
+    if (steps.length <= kMostStepButtons) return choices("Part of the run", options, "", look);
+    const select = element("select", {"aria-label": "Part of the run"},
+      ...options.map(([value, text]) => element("option", {value}, text)));
+    select.addEventListener("change", () => look(select.value));
+    return select;
+  }
+
+  // One row of the list, top of the stack first; returns where its value stands.
+  addLayer(layer) {
+    const value = element("span", {class: "value"});
+    const button = element("button", {type: "button", "aria-pressed": true},
+      swatch(layer.look), layer.name, value);
+    button.addEventListener("click", () => {
+      layer.shown = !layer.shown;
+      button.setAttribute("aria-pressed", layer.shown);
+      this.draw();
+    });
+    this.list.prepend(element("li", {}, button));
+    return value;
+  }
+
+  listen() {
+    const {plot} = this;
+    const show = (event) => this.show(this.momentUnder(event));
+    plot.addEventListener("pointermove", show);
+    plot.addEventListener("pointerdown", (event) => {
+      this.pinned = this.momentUnder(event);
+      this.show(this.pinned);
+    });
+    plot.addEventListener("pointerleave", () => this.show(this.pinned));
+    plot.addEventListener("keydown", (event) => {
+      const moment = this.momentOfKey(event);
+      if (moment === undefined) return;
+      event.preventDefault();
+      this.pinned = Math.max(0, Math.min(this.chart.at.length - 1, moment));
+      this.keepInView();
+      this.show(this.pinned);
+    });
+  }
+
+  momentUnder(event) {
+    const box = this.plot.getBoundingClientRect();
+    const share = (event.clientX - box.left - this.left) / (this.width - this.left - this.right);
+    const x = this.from + Math.max(0, Math.min(1, share)) * (this.to - this.from);
+    return momentAt(this.chart, x);
+  }
+
+  momentOfKey(event) {
+    const far = event.shiftKey ? 25 : 1;
+    const x = this.chart.at[this.moment];
+    switch (event.key) {
+      case "ArrowRight": case "ArrowUp": return this.moment + far;
+      case "ArrowLeft": case "ArrowDown": return this.moment - far;
+      case "Home": return 0;
+      case "End": return this.chart.at.length - 1;
+      case "p": case "P": return this.chart.peak;
+      case "PageDown": {
+        const next = this.chart.phases.find((phase) => phase.to > x);
+        return next ? Math.max(this.moment + 1, momentAt(this.chart, next.to)) : undefined;
+      }
+      case "PageUp": {
+        const before = this.chart.phases.filter((phase) => phase.to < x).pop();
+        return before ? Math.min(this.moment - 1, momentAt(this.chart, before.to)) : 0;
+      }
+    }
+    return undefined;
+  }
+
+  // The keyboard can leave the step that is shown; then the whole run is.
+  keepInView() {
+    const x = this.chart.at[this.pinned];
+    if (x >= this.from && x <= this.to) return;
+    const buttons = this.section.querySelectorAll(".choices button");
+    const select = this.section.querySelector("select");
+    if (buttons.length > 0) buttons[0].click();
+    if (select) {
+      select.value = "";
+      select.dispatchEvent(new Event("change"));
+    }
+  }
+
+  // ---- Drawing ----
+
+  x(value) {
+    const room = this.width - this.left - this.right;
+    return this.left + (room * (value - this.from)) / Math.max(1e-9, this.to - this.from);
+  }
+
+  y(bytes) { return this.bottom - ((this.bottom - this.top) * bytes) / this.highest; }
+
+  draw() {
+    const {chart} = this;
+    this.width = Math.max(240, this.plot.clientWidth);
+    this.left = 58;
+    this.right = 8;
+    this.top = 22;
+    const strip = chart.phases.length > 0 ? 46 : 26;
+    const beside = this.now.offsetTop < this.plot.offsetTop + 20;
+    const height = beside ? Math.max(400, Math.min(640, this.now.offsetHeight - 4)) : 320;
+    this.bottom = height - strip;
+    this.stack();
+    const svg = shape("svg", {height, viewBox: `0 0 ${this.width} ${height}`, "aria-hidden": true});
+    svg.append(this.patterns(), this.grid());
+    for (const area of this.areas()) svg.append(area);
+    svg.append(this.limit(), this.phases(height), this.peakMark());
+    this.cursor = shape("line", {class: "cursor", y1: this.top - 6, y2: this.bottom + 4});
+    this.dot = shape("circle", {class: "cursor-dot", r: 4});
+    svg.append(this.cursor, this.dot);
+    this.plot.replaceChildren(svg);
+    this.show(this.moment);
+  }
+
+  // Upper edges of the shown layers, bottom to top, and the height of the axis.
+  stack() {
+    const {chart} = this;
+    const length = chart.at.length;
+    let below = new Float64Array(length);
+    this.edges = [];
+    for (const layer of chart.layers) {
+      const above = below.slice();
+      if (layer.shown) for (let i = 0; i < length; ++i) above[i] += layer.bytes[i];
+      this.edges.push({layer, below, above});
+      below = above;
+    }
+    this.drawn = this.momentsToDraw();
+    let highest = 1;
+    for (let i = 0; i < length; ++i) highest = Math.max(highest, below[i]);
+    const limit = report.limit ? report.limit.bytes : 0;
+    // A limit far above the run would flatten it.
+    this.limit_shown = limit > 0 && limit < 2.2 * highest;
+    if (this.limit_shown) highest = Math.max(highest, limit);
+    this.highest = highest * 1.04;
+  }
+
+  // Of all moments in view, the lowest and the highest of each half pixel: no more can be seen.
+  momentsToDraw() {
+    const {at} = this.chart;
+    const tensors = this.edges.filter(({layer}) => isAllocated(layer)).pop();
+    const height = (tensors || this.edges[this.edges.length - 1]).above;
+    const first = momentAt(this.chart, this.from);
+    const last = momentAt(this.chart, this.to);
+    const drawn = [first];
+    for (let i = first + 1; i < last;) {
+      const column = Math.floor(2 * this.x(at[i]));
+      let low = i;
+      let high = i;
+      let end = i;
+      for (; end < last && Math.floor(2 * this.x(at[end])) === column; ++end) {
+        if (height[end] < height[low]) low = end;
+        if (height[end] > height[high]) high = end;
+      }
+      drawn.push(Math.min(low, high));
+      if (low !== high) drawn.push(Math.max(low, high));
+      // What the next column begins with.
+      if (end - 1 > Math.max(low, high)) drawn.push(end - 1);
+      i = end;
+    }
+    if (last > first) drawn.push(last);
+    return drawn;
+  }
+
+  patterns() {
+    const hatch = (id, turn, width, distance) => shape("pattern", {
+      id, width: distance, height: distance, patternUnits: "userSpaceOnUse",
+      patternTransform: `rotate(${turn})`,
+    }, shape("line", {y2: distance, stroke: "var(--c-cache)", "stroke-width": width}));
+    return shape("defs", {}, hatch("hatch-cache", 45, 2.2, 6), hatch("hatch-context", -45, 1.2, 7));
+  }
+
+  grid() {
+    const group = shape("g");
+    const step = tickStep(this.highest, 5);
+    for (let bytes = 0; bytes <= this.highest; bytes += step) {
+      const y = Math.round(this.y(bytes)) + 0.5;
+      group.append(shape("line", {
+        class: bytes === 0 ? "axis" : "grid", x1: this.left, x2: this.width - this.right, y1: y, y2: y,
+      }));
+      const text = bytes === 0 ? "0" : formatTick(bytes);
+      group.append(shape("text", {x: this.left - 8, y: y + 4, "text-anchor": "end"}, text));
+    }
+    if (this.chart.axis === "seconds") group.append(...this.secondTicks());
+    return group;
+  }
+
+  secondTicks() {
+    const span = this.to - this.from;
+    const steps = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600];
+    const step = steps.find((s) => span / s <= this.width / 90) || span;
+    const ticks = [];
+    for (let x = Math.ceil(this.from / step) * step; x <= this.to + 1e-9; x += step) {
+      const text = step < 1 ? fixed(x, 1) + " s" : x < 60 ? Math.round(x) + " s" : formatSeconds(x);
+      const anchor = this.x(x) > this.width - 30 ? "end" : "middle";
+      ticks.push(shape("text", {x: this.x(x), y: this.bottom + 16, "text-anchor": anchor}, text));
+    }
+    return ticks;
+  }
+
+  // The edge as "x y" texts. Memory stays as it is until the next event; between samples of a
+  // watched process it is unknown, and a straight line is drawn.
+  path(edge, backwards) {
+    const {at, axis} = this.chart;
+    const steps = axis === "events";
+    const parts = [];
+    const round = (value) => Math.round(value * 10) / 10;
+    let x = 0;
+    let y = NaN;
+    for (const i of this.drawn) {
+      const next_x = round(this.x(Math.max(this.from, at[i])));
+      const next_y = round(this.y(edge[i]));
+      if (next_y !== y) {
+        // A flat stretch is its two ends.
+        if (parts.length > 0) parts.push((steps ? next_x : x) + " " + y);
+        parts.push(next_x + " " + next_y);
+      }
+      x = next_x;
+      y = next_y;
+    }
+    parts.push(round(this.x(this.to)) + " " + y);
+    if (backwards) parts.reverse();
+    return parts;
+  }
+
+  areas() {
+    const drawn = [];
+    for (const {layer, below, above} of this.edges) {
+      if (!layer.shown) continue;
+      const outline = [...this.path(above, false), ...this.path(below, true)];
+      const hatched = layer.component === "cache" || layer.component === "context";
+      drawn.push(shape("path", {
+        class: hatched ? "hatch-" + layer.component : "area " + layer.look,
+        d: "M" + outline.join("L") + "Z",
+      }));
+    }
+    const line = (wanted, look) => {
+      const edge = this.edges.filter(({layer}) => layer.shown && wanted(layer)).pop();
+      if (edge) drawn.push(shape("path", {class: look, d: "M" + this.path(edge.above, false).join("L")}));
+    };
+    if (this.chart.axis === "events") {
+      line(() => true, "edge outer");
+      line(isReserved, "edge outer");
+    }
+    line(isAllocated, "edge");
+    return drawn;
+  }
+
+  limit() {
+    const group = shape("g");
+    if (!this.limit_shown) return group;
+    const y = Math.round(this.y(report.limit.bytes)) + 0.5;
+    group.append(
+      shape("line", {class: "limit", x1: this.left, x2: this.width - this.right, y1: y, y2: y}),
+      shape("text", {class: "limit-text", x: this.left + 6, y: y - 6},
+        report.limit.name + ": " + formatMiB(report.limit.bytes)));
+    return group;
+  }
+
+  phases(height) {
+    const group = shape("g");
+    const top = this.bottom + (this.chart.axis === "seconds" ? 22 : 8);
+    this.bands = [];
+    this.chart.phases.forEach((phase, number) => {
+      if (phase.to <= this.from || phase.from >= this.to) return;
+      const left = this.x(Math.max(this.from, phase.from));
+      const width = Math.max(0.5, this.x(Math.min(this.to, phase.to)) - left);
+      const band = shape("rect", {class: number % 2 ? "phase odd" : "phase", x: left, y: top, width, height: 18},
+        shape("title", {}, phaseWords(phase)));
+      group.append(band);
+      this.bands.push({phase, band});
+      if (width > phase.name.length * 5.8 + 5) {
+        group.append(shape("text", {class: "phase-text", x: left + width / 2, y: top + 13}, phase.name));
+      }
+    });
+    for (const {step, from, to} of stepsOf(this.chart)) {
+      const left = this.x(Math.max(this.from, from));
+      const right = this.x(Math.min(this.to, to));
+      if (right - left < 44) continue;
+      group.append(shape("text", {class: "step-text", x: (left + right) / 2, y: height - 4}, "step " + step));
+    }
+    return group;
+  }
+
+  // Height of what the peak is a peak of: the tensors, or the lowest layer of a recording.
+  peakHeight(moment) {
+    if (this.chart.axis === "seconds") return this.edges[0].above[moment];
+    let bytes = 0;
+    for (const {layer, above} of this.edges) if (isAllocated(layer)) bytes = above[moment];
+    return bytes;
+  }
+
+  peakBytes() {
+    const {chart} = this;
+    if (chart.axis === "seconds") return chart.layers[0].bytes[chart.peak];
+    return sumOf(chart, chart.peak, isAllocated);
+  }
+
+  peakMark() {
+    const {chart} = this;
+    const group = shape("g");
+    const value = chart.at[chart.peak];
+    if (value < this.from || value > this.to) return group;
+    const x = this.x(value);
+    const y = this.y(this.peakHeight(chart.peak));
+    const on_left = x > this.width * 0.6;
+    group.append(
+      shape("line", {class: "peak-line", x1: x, x2: x, y1: y, y2: this.bottom}),
+      shape("circle", {class: "peak-dot", cx: x, cy: y, r: 4}),
+      shape("text", {
+        class: "peak-text", x: x + (on_left ? -10 : 10), y: Math.max(12, y - 9),
+        "text-anchor": on_left ? "end" : "start",
+      }, "peak " + formatMiB(this.peakBytes())));
+    return group;
+  }
+
+  // ---- What is alive at a moment ----
+
+  show(moment) {
+    const {chart} = this;
+    this.moment = moment;
+    const value = chart.at[moment];
+    const inside = value >= this.from && value <= this.to;
+    const x = this.x(value);
+    this.cursor.setAttribute("visibility", inside ? "visible" : "hidden");
+    this.dot.setAttribute("visibility", inside ? "visible" : "hidden");
+    this.cursor.setAttribute("x1", x);
+    this.cursor.setAttribute("x2", x);
+    this.dot.setAttribute("cx", x);
+    this.dot.setAttribute("cy", this.y(this.peakHeight(moment)));
+    const phase = phaseAt(chart, value);
+    for (const band of this.bands) band.band.classList.toggle("now", band.phase === phase);
+
+    const when = chart.axis === "seconds" ? formatSeconds(value) : "event " + thousands(value);
+    const words = phase ? phaseWords(phase) + ", " + when : when;
+    this.title.textContent = (moment === chart.peak ? "Peak: " : "") + words;
+    this.where.textContent = this.placeOf(moment);
+    const sums = this.sumsAt(moment);
+    this.sums.replaceChildren(...sums.flatMap(([name, bytes]) =>
+      [element("span", {}, name), element("b", {}, formatMiB(bytes))]));
+    chart.layers.forEach((layer, i) => { this.values[i].textContent = formatMiB(layer.bytes[moment]); });
+    if (this.alive) this.showAlive(value);
+    this.plot.setAttribute("aria-valuenow", moment);
+    this.plot.setAttribute("aria-valuetext",
+      words + ": " + sums.map(([name, bytes]) => formatMiB(bytes) + " " + name).join(", "));
+  }
+
+  placeOf(moment) {
+    const {chart} = this;
+    if (!chart.module) return "";
+    const module = chart.modules[chart.module[moment]];
+    const op = chart.ops[chart.op[moment]];
+    return module && op ? module + " (" + op + ")" : module || op;
+  }
+
+  sumsAt(moment) {
+    const {chart} = this;
+    if (chart.axis === "seconds") return [["together", sumOf(chart, moment, () => true)]];
+    return [
+      ["allocated", sumOf(chart, moment, isAllocated)],
+      ["reserved", sumOf(chart, moment, isReserved)],
+      ["device", sumOf(chart, moment, () => true)],
+    ];
+  }
+
+  showAlive(event) {
+    this.alive.replaceChildren(...aliveAt(this.chart, event, kAliveShown).map((group) => {
+      const name = group.path || group.component.replaceAll("_", " ");
+      return element("li", {title: group.component.replaceAll("_", " ") + ": " + name},
+        swatch("c-" + group.component),
+        element("span", {class: "path"}, element("bdi", {}, name)),
+        element("span", {class: "value"}, formatMiB(group.bytes)));
+    }));
+  }
+}
+
+for (const section of document.querySelectorAll("[data-chart]")) {
+  const chart = decodeChart(report.charts[Number(section.dataset.chart)]);
+  if (chart.at.length > 1) new Timeline(section, chart);
+  else section.append(element("p", {class: "note"}, "Nothing was recorded over time."));
+}

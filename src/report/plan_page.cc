@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/plan_page.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "report/plan_text.h"
+#include "report/text.h"
+
+namespace headroom {
+namespace {
+
+std::string PeakSentence(const PlanReport& report) {
+  const PlanPeak& peak = report.peak;
+  std::string text = peak.step > 0 ? fmt::format("Peak in step {}, ", peak.step) : "Peak while ";
+  text += PhaseWords(peak.phase);
+  if (!peak.module.empty()) text += fmt::format(", at {}", peak.module);
+  if (!peak.op.empty()) text += fmt::format(" ({})", peak.op);
+  return text + ".";
+}
+
+Tone ToneOf(const Verdict& verdict) {
+  if (!verdict.fits) return Tone::kBad;
+  return verdict.tight ? Tone::kWarning : Tone::kGood;
+}
+
+}  // namespace
+
+ReportPage PlanPage(const PlanReport& report, const Ledger& ledger, std::string generator) {
+  const PlanHeader& header = report.header;
+  ReportPage page;
+  page.generator = std::move(generator);
+  page.kind = "plan";
+  page.heading = header.model;
+  page.facts = {Thousands(header.parameters) + " parameters"};
+  if (header.trainable != header.parameters) {
+    page.facts.push_back(Thousands(header.trainable) + " trained");
+  }
+  page.facts.insert(page.facts.end(), header.recipe.begin(), header.recipe.end());
+  if (header.verdict) {
+    page.summary.push_back({ToneOf(*header.verdict), VerdictSentence(*header.verdict)});
+    const Verdict& verdict = *header.verdict;
+    page.limit = PageRung{verdict.gpu.empty() ? "limit" : verdict.gpu, verdict.memory};
+  }
+  if (report.allocated > Bytes(0)) page.summary.push_back({Tone::kPlain, PeakSentence(report)});
+  page.totals = {
+      {"allocated", report.allocated, "the tensors, at the peak"},
+      {"reserved", report.reserved,
+       fmt::format("+ {} cached by the allocator", FormatMiB(report.reserved - report.allocated))},
+      {"device", report.device,
+       fmt::format("+ {} CUDA context and libraries", FormatMiB(report.device - report.reserved))}};
+  for (const LadderRung& rung : report.ladder) page.ladder.push_back({rung.name, rung.device});
+  page.ledgers = {{"", &ledger, header.parameters}};
+  page.lists = {{"Assumed", header.assumptions}, {"Note", header.warnings}};
+  return page;
+}
+
+}  // namespace headroom
