@@ -38,6 +38,8 @@ struct Op {
   std::string_view module;  // "bert.encoder.layer.3.output.dense"; of its forward, in backward too
   std::string_view phase;   // "forward", "backward", "optimizer", "data"
   OpWork work;
+  // Launched by autograd's engine, in C++; else by the model's Python, which recomputing runs too.
+  bool from_engine = false;
 };
 
 class OpObserver {

@@ -61,7 +61,8 @@ void Runtime::KernelsLoaded() {
 }
 
 void Runtime::ReportOp(const char* name, const OpWork& work) {
-  if (observer_ != nullptr) observer_->OnOp({name, ledger_.ModulePath(module), phase, work});
+  if (observer_ != nullptr)
+    observer_->OnOp({name, ledger_.ModulePath(module), phase, work, in_backward});
 }
 
 void Runtime::EmptyCache() {
