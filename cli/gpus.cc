@@ -41,6 +41,7 @@ std::string Json() {
          {"bf16", gpu.HasBf16()},
          {"memory_bandwidth", gpu.memory_bandwidth},
          {"bf16_flops", gpu.bf16_flops},
+         {"tf32_flops", gpu.tf32_flops},
          {"fp32_flops", gpu.fp32_flops},
          {"measured", gpu.measured}});
   }

@@ -22,6 +22,8 @@ namespace {
 constexpr Command kCommands[] = {
     {"plan", "the memory of a training run, from its config and recipe", &RunPlan},
     {"watch", "device memory now, or while a command runs", &RunWatch},
+    {"fit", "what fits, and what to change so that it does, cheapest first", &RunFit},
+    {"ops", "what a training step computes and moves, by class of operation", &RunOps},
     {"score", "predictions beside measured runs, row by row", &RunScore},
     {"models", "the models known by name", &RunModels},
     {"gpus", "the GPUs known by name", &RunGpus},

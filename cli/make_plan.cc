@@ -15,13 +15,6 @@
 #include "verdict.h"
 
 namespace headroom::cli {
-namespace {
-
-struct LoadedModel {
-  std::string name;
-  std::string origin;  // for messages
-  ModelConfig config;
-};
 
 Result<LoadedModel> LoadModel(const std::string& model) {
   HEADROOM_ASSIGN_OR_RETURN(std::optional<LocatedModel> located, LocateModel(model));
@@ -37,13 +30,7 @@ Result<LoadedModel> LoadModel(const std::string& model) {
   return LoadedModel{std::string(known->name), std::string(known->name), std::move(config)};
 }
 
-// The options with everything decided, and a line for each decision that the user did not make.
-struct Decided {
-  Recipe recipe;
-  Platform platform;
-  std::vector<std::string> assumptions;
-  std::vector<std::string> warnings;
-};
+namespace {
 
 void DecideWeightsDType(const PlanOptions& options, const ModelConfig& config, Decided& decided) {
   const std::optional<DType> of_config = config.dtype();
@@ -124,8 +111,8 @@ void DecidePlatform(const PlanOptions& options, Decided& decided) {
                                             FormatBytes(options.gpu->usable), options.gpu->name));
 }
 
-// PyTorch's GradScaler raises on float16 gradients (torch/amp/grad_scaler.py, 2.11.0), and so on
-// every step of such a run.
+}  // namespace
+
 Status CheckScaler(const Recipe& recipe) {
   if (recipe.precision != Precision::kFp16 || recipe.weights_dtype != DType::kFloat16) return {};
   return Error::BadInput(
@@ -144,6 +131,8 @@ Decided Decide(const PlanOptions& options, const ModelConfig& config) {
   DecidePlatform(options, decided);
   return decided;
 }
+
+namespace {
 
 std::string BatchText(const Recipe& recipe) {
   const int64_t batch = recipe.per_device_train_batch_size;
@@ -164,6 +153,8 @@ std::string PrecisionText(const Recipe& recipe) {
   return std::string(Name(recipe.precision));
 }
 
+}  // namespace
+
 std::vector<std::string> RecipeParts(const Recipe& recipe, AttnImplementation attn) {
   std::vector<std::string> parts = {std::string(Name(recipe.task)), BatchText(recipe),
                                     PrecisionText(recipe), std::string(Name(recipe.optim)),
@@ -179,10 +170,14 @@ std::vector<std::string> RecipeParts(const Recipe& recipe, AttnImplementation at
   return parts;
 }
 
+namespace {
+
 template <typename T>
 void Append(std::vector<T>& list, const std::vector<T>& more) {
   list.insert(list.end(), more.begin(), more.end());
 }
+
+}  // namespace
 
 std::optional<Budget> BudgetOf(const PlanOptions& options) {
   if (!options.gpu && !options.memory) return std::nullopt;
@@ -191,8 +186,6 @@ std::optional<Budget> BudgetOf(const PlanOptions& options) {
   if (options.memory) budget.memory = *options.memory;
   return budget;
 }
-
-}  // namespace
 
 Result<Plan> MakePlan(const PlanOptions& options) {
   HEADROOM_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(options.model));

@@ -9,6 +9,7 @@
 #include "ledger/ledger_json.h"
 #include "make_plan.h"
 #include "output.h"
+#include "parameters_only.h"
 #include "plan_options.h"
 #include "report/html_report.h"
 #include "report/json.h"
@@ -32,6 +33,14 @@ Result<Plan> MakeAndSave(const PlanOptions& options) {
   return plan;
 }
 
+ExitCode PrintParameters(const ParametersReport& report, const PlanOptions& options,
+                         const TextStyle& style) {
+  const ExitCode code = report.exceeds() ? ExitCode::kDoesNotFit : ExitCode::kOk;
+  if (!options.json) return Print(ParametersText(report, style), code);
+  for (const std::string& warning : report.warnings) Warn("plan", warning);
+  return Print(ParametersJson(report), code);
+}
+
 }  // namespace
 
 ExitCode RunPlan(std::span<const std::string> words) {
@@ -42,6 +51,9 @@ ExitCode RunPlan(std::span<const std::string> words) {
   if (!style.ok()) return Fail("plan", style.error());
   const Result<PlanOptions> options = ReadPlanOptions(*arguments);
   if (!options.ok()) return Fail("plan", options.error());
+  const Result<std::optional<ParametersReport>> parameters = PlanParameters(*options);
+  if (!parameters.ok()) return Fail("plan", parameters.error());
+  if (*parameters) return PrintParameters(**parameters, *options, *style);
   const Result<Plan> plan = MakeAndSave(*options);
   if (!plan.ok()) return Fail("plan", plan.error());
 

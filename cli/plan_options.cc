@@ -300,12 +300,14 @@ std::vector<std::string_view> TaskNames() {
 
 const Syntax& PlanSyntax() { return kSyntax; }
 
-Result<PlanOptions> ReadPlanOptions(const Arguments& arguments) {
+std::span<const FlagGroup> RunFlagGroups() { return std::span(kGroups).first<4>(); }
+
+Result<PlanOptions> ReadPlanOptions(const Arguments& arguments, std::string_view command) {
   PlanOptions options;
   options.model = arguments.positional();
   if (options.model.empty()) {
-    return Error::BadInput(
-        "no model: write headroom plan MODEL, for example headroom plan bert-base-uncased");
+    return Error::BadInput(fmt::format(
+        "no model: write headroom {0} MODEL, for example headroom {0} bert-base-uncased", command));
   }
   Recipe& recipe = options.recipe;
   HEADROOM_RETURN_IF_ERROR(ReadArgumentsFile(arguments, options));

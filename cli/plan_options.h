@@ -51,9 +51,11 @@ struct PlanOptions {
 };
 
 const Syntax& PlanSyntax();
+// The flags that say what is run and on what: every group but that of the output.
+std::span<const FlagGroup> RunFlagGroups();
 
 // Checks every flag and reads the --args file. The message of an error names the flag, the value
 // and what to write instead.
-Result<PlanOptions> ReadPlanOptions(const Arguments& arguments);
+Result<PlanOptions> ReadPlanOptions(const Arguments& arguments, std::string_view command = "plan");
 
 }  // namespace headroom::cli

@@ -33,8 +33,9 @@ constexpr Syntax kSyntax = {
     .command = "score",
     .summary =
         "Predicts every run of a file of measured runs and prints measured, predicted and "
-        "error, worst first, and a summary. Runs of a kind that is not modelled are "
-        "counted, never dropped.",
+        "error, worst first, and a summary. Rows that hold completes_at and fails_at, the "
+        "smallest cap on memory under which a run completes, are also held against the "
+        "predicted one. Runs of a kind that is not modelled are counted, never dropped.",
     .positional = "FILE.jsonl",
     .positional_help = "measured runs, one JSON object a line; - reads standard input",
     .groups = kGroups,
@@ -92,6 +93,24 @@ std::vector<Comparison> ComparePhases(const std::vector<MeasuredPhase>& measured
   return comparisons;
 }
 
+// The predicted boundary, and the verdicts 1 % to either side of the measured one.
+std::optional<FitComparison> CompareFit(const MeasuredRow& row, const Prediction& prediction) {
+  if (!row.completes_at || !row.fails_at) return std::nullopt;
+  constexpr int64_t kMarginDivisor = 100;
+  const Ledger& ledger = prediction.ledger;
+  FitComparison fit;
+  fit.boundary.what = "boundary";
+  fit.boundary.measured = *row.completes_at;
+  fit.boundary.predicted =
+      prediction.trace.SmallestCap(ledger.peak_allocated() - Bytes(1), ledger.peak_reserved())
+          .count();
+  const int64_t below = *row.fails_at - *row.fails_at / kMarginDivisor;
+  const int64_t above = *row.completes_at + *row.completes_at / kMarginDivisor;
+  fit.false_fit = prediction.trace.Completes(Bytes(below));
+  fit.false_refusal = !prediction.trace.Completes(Bytes(above));
+  return fit;
+}
+
 ScoreRow Score(const MeasuredRow& row, const Prediction& prediction) {
   const Ledger& ledger = prediction.ledger;
   ScoreRow score;
@@ -103,6 +122,7 @@ ScoreRow Score(const MeasuredRow& row, const Prediction& prediction) {
   score.reserved = Compare("reserved", row.peak_reserved, ledger.peak_reserved().count());
   score.device = Compare("device", row.device, prediction.device().count());
   score.phases = ComparePhases(row.phases, ledger);
+  score.fit = CompareFit(row, prediction);
   return score;
 }
 

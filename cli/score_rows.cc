@@ -189,6 +189,19 @@ Status ReadPhases(const Json& object, MeasuredRow& row) {
   return {};
 }
 
+Status ReadBoundary(const Json& object, MeasuredRow& row) {
+  HEADROOM_ASSIGN_OR_RETURN(row.completes_at, MaybeCount(object, "completes_at"));
+  HEADROOM_ASSIGN_OR_RETURN(row.fails_at, MaybeCount(object, "fails_at"));
+  if (row.completes_at.has_value() != row.fails_at.has_value()) {
+    return Error::BadInput("\"completes_at\" and \"fails_at\" stand together: give both or none");
+  }
+  if (row.completes_at && *row.completes_at <= *row.fails_at) {
+    return Error::BadInput(fmt::format("\"completes_at\" {} is not above \"fails_at\" {}",
+                                       *row.completes_at, *row.fails_at));
+  }
+  return {};
+}
+
 Status ReadMeasurements(const Json& object, MeasuredRow& row) {
   HEADROOM_ASSIGN_OR_RETURN(row.parameters, MaybeCount(object, "params"));
   HEADROOM_ASSIGN_OR_RETURN(row.after_model_allocated, MaybeCount(object, "after_model_allocated"));
@@ -202,6 +215,7 @@ Status ReadMeasurements(const Json& object, MeasuredRow& row) {
   if (row.peak_reserved && process && reserved) {
     row.device = *row.peak_reserved - *reserved + *process;
   }
+  HEADROOM_RETURN_IF_ERROR(ReadBoundary(object, row));
   return ReadPhases(object, row);
 }
 

@@ -40,6 +40,10 @@ struct MeasuredRow {
   std::optional<int64_t> peak_allocated;
   std::optional<int64_t> peak_reserved;
   std::optional<int64_t> device;  // peak_reserved + final_process - final_reserved
+  // The smallest cap on reserved memory under which the run was seen to complete, and the largest
+  // under which it was seen to fail: both or neither.
+  std::optional<int64_t> completes_at;
+  std::optional<int64_t> fails_at;
   std::vector<MeasuredPhase> phases;
 };
 

@@ -3,25 +3,17 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace headroom::cli {
 namespace {
 
-// How finely the smallest sufficient cap is told: 1/256 of it, a few MiB at least.
-Bytes Resolution(Bytes cap) { return std::max(MiB(8), Bytes(cap.count() / 256)); }
-
-Result<bool> Completes(const PlayUnder& play, Bytes cap) {
-  HEADROOM_ASSIGN_OR_RETURN(const Prediction prediction, play(cap));
-  return !prediction.out_of_memory.has_value();
-}
-
-// The smallest cap between `fails` and `completes` that completes, found by bisection.
-Result<Bytes> SmallestCap(const PlayUnder& play, Bytes fails, Bytes completes) {
-  while (completes - fails > Resolution(completes)) {
-    const Bytes middle = fails + Bytes((completes - fails).count() / 2);
-    HEADROOM_ASSIGN_OR_RETURN(const bool fits, Completes(play, middle));
-    (fits ? completes : fails) = middle;
-  }
-  return completes;
+// Where the play under `cap` dies. REQUIRES: it does not complete.
+Result<FailurePoint> FindFailure(const PlayUnder& play, Bytes cap) {
+  HEADROOM_ASSIGN_OR_RETURN(const Prediction capped, play(cap));
+  HEADROOM_CHECK(capped.out_of_memory.has_value(), "a play completes where its replay fails");
+  const OutOfMemory& failure = *capped.out_of_memory;
+  return FailurePoint{failure.requested, failure.phase, failure.module, failure.op};
 }
 
 }  // namespace
@@ -37,23 +29,16 @@ Result<Verdict> Judge(const Prediction& unlimited, const Budget& budget, const P
   verdict.fits = verdict.cap >= reserved;
   if (verdict.fits) return verdict;
 
-  // A cap below one block of the allocator needs no play: nothing fits in it.
-  std::optional<OutOfMemory> failure;
-  if (verdict.cap > Bytes(0)) {
-    HEADROOM_ASSIGN_OR_RETURN(const Prediction capped, play(verdict.cap));
-    failure = capped.out_of_memory;
-    verdict.fits = !failure.has_value();
-    verdict.tight = verdict.fits;
-  }
-  if (failure) {
-    verdict.failure =
-        FailurePoint{failure->requested, failure->phase, failure->module, failure->op};
+  verdict.fits = verdict.cap >= allocated && unlimited.trace.Completes(verdict.cap);
+  verdict.tight = verdict.fits;
+  // A cap of nothing needs no play: nothing fits in it.
+  if (!verdict.fits && verdict.cap > Bytes(0)) {
+    HEADROOM_ASSIGN_OR_RETURN(verdict.failure, FindFailure(play, verdict.cap));
   }
   // No run completes below its peak allocated.
   const Bytes fails =
       verdict.fits ? allocated - Bytes(1) : std::max(allocated - Bytes(1), verdict.cap);
-  const Bytes completes = verdict.fits ? verdict.cap : reserved;
-  HEADROOM_ASSIGN_OR_RETURN(verdict.needed, SmallestCap(play, fails, completes));
+  verdict.needed = unlimited.trace.SmallestCap(fails, verdict.fits ? verdict.cap : reserved);
   return verdict;
 }
 

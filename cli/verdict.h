@@ -7,9 +7,8 @@
 // allocated. So the run is played again under the cap:
 //
 //   cap >= peak reserved                 it fits, no second play is needed
-//   the play under the cap completes     it just fits
-//   it does not                          it is short by the smallest cap that completes, less this
-//   one
+//   its allocations, replayed under the cap, complete    it just fits
+//   they do not      it is short by the smallest cap that completes, less this one
 #pragma once
 
 #include <functional>

@@ -35,6 +35,7 @@ struct Gpu {
   int compute_minor = 0;
   double memory_bandwidth = 0;  // bytes a second, data sheet
   double bf16_flops = 0;        // dense tensor-core FLOP a second in 16 bit (fp16 before Ampere)
+  double tf32_flops = 0;        // dense TF32 products; 0 before Ampere, which has none
   double fp32_flops = 0;        // outside the tensor cores
   bool measured = false;    // `usable` was read on such a card; else derived, see catalogue_gpus.cc
   int multiprocessors = 0;  // streaming multiprocessors, data sheet; reductions split by them

@@ -15,7 +15,9 @@
 // - Compute capability, multiprocessors, bandwidth, FLOP rates: NVIDIA's data sheets and white
 //   papers, dense (no sparsity). The 16-bit rate is the one with fp32 accumulation, which PyTorch
 //   uses: half of the often quoted rate on GeForce. Pascal has no tensor cores; its 16-bit matrix
-//   products run at the fp32 rate, but for the P100's.
+//   products run at the fp32 rate, but for the P100's. Since Ampere every data sheet gives TF32
+//   half of the 16-bit rate (A100 156 and 312, RTX 4090 82.6 and 165.2, H100 494.7 and 989.4, B200
+//   1,125 and 2,250 TFLOP/s).
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -193,6 +195,7 @@ Gpu ToGpu(const Card& card) {
           .compute_minor = card.compute % 10,
           .memory_bandwidth = card.gigabytes_per_second * 1e9,
           .bf16_flops = card.tensor16_tflops * 1e12,
+          .tf32_flops = card.compute >= 80 ? card.tensor16_tflops / 2 * 1e12 : 0,
           .fp32_flops = card.fp32_tflops * 1e12,
           .measured = card.source == kRead,
           .multiprocessors = card.multiprocessors};

@@ -16,7 +16,7 @@
 #include <optional>
 
 #include "base/bytes.h"
-#include "predict/predict.h"
+#include "predict/allocator_options.h"
 
 namespace headroom::predict {
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -46,7 +47,10 @@ bool ObeysLayoutContract(const Tensor& grad, const Tensor& leaf) {
 
 // AccumulateGrad::apply: keeps the gradient itself when nobody else holds it, else a copy.
 void AccumulateGrad(const Tensor& leaf, Tensor grad) {
-  if (leaf.grad().defined()) return;  // added in place
+  if (leaf.grad().defined()) {  // added in place
+    ReportMap("aten::add_", {leaf.grad(), grad}, {leaf.grad()});
+    return;
+  }
   if (grad.ref()->use_count() <= 1 && ObeysLayoutContract(grad, leaf)) {
     leaf.grad() = Detach(grad);
   } else {
@@ -67,6 +71,8 @@ class InputBuffer {
       held = std::move(grad);
     } else if (!CanAccumulateInPlace(held)) {
       held = AddOutOfPlace(held, grad);
+    } else {
+      ReportMap("aten::add_", {held, grad}, {held});
     }
   }
   Grads Take() { return std::move(grads_); }

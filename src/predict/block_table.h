@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory_resource>
 #include <set>
 #include <vector>
 
@@ -60,7 +61,9 @@ class FreeBlocks {
   }
 
  private:
-  std::set<Entry> entries_;
+  // Nodes come and go by the ten thousand; the pool keeps them.
+  std::pmr::unsynchronized_pool_resource nodes_;
+  std::pmr::set<Entry> entries_{&nodes_};
 };
 
 // Blocks by index. Indices of dropped blocks are used again.

@@ -3,9 +3,27 @@
 // torch/amp/grad_scaler.py, PyTorch 2.11.0.
 #include "predict/grad_scaler.h"
 
+#include "predict/op_report.h"
 #include "predict/ops.h"
 
 namespace headroom::predict {
+namespace {
+
+// _amp_foreach_non_finite_check_and_unscale_ over all gradients.
+void ReportUnscaling(Runtime& runtime, const std::vector<Tensor>& parameters) {
+  if (!runtime.observed()) return;
+  OpWork work;
+  for (const Tensor& parameter : parameters) {
+    if (!parameter.grad().defined()) continue;
+    work.read += BytesOf(parameter.grad());
+    work.flops += static_cast<double>(parameter.numel());
+    work.dtype = parameter.grad().dtype();
+  }
+  work.written = work.read;
+  runtime.ReportOp("aten::_amp_foreach_non_finite_check_and_unscale_", work);
+}
+
+}  // namespace
 
 Tensor GradScaler::Scale(const Tensor& loss) {
   if (!scale_.defined()) {
@@ -33,6 +51,7 @@ void GradScaler::Unscale() {
 
 void GradScaler::Step(Optimizer& optimizer) {
   Tensor sum;
+  if (enabled_) ReportUnscaling(runtime_, optimizer.parameters());
   if (enabled_ && optimizer.is_fused()) {
     const Scoped component(runtime_.component, Component::kTemporaries);
     const Scoped no_grad(runtime_.grad_enabled, false);

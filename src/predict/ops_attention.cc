@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "predict/autograd.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -76,7 +77,17 @@ struct Saved {
   SavedTensor statistics{};
   SavedTensor seed{};
   SavedTensor offset{};
+  double flops = 0;  // of the forward
 };
+
+// Two products a pair of query and key. Under a causal mask the kernels leave out the pairs that
+// it hides.
+double AttentionFlops(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
+  const auto keys = static_cast<double>(k.size(2));
+  const double visible = causal && q.size(2) == k.size(2) ? (keys + 1) / 2 : keys;
+  const auto rows = static_cast<double>(q.size(0) * q.size(1) * q.size(2));
+  return 2 * rows * visible * static_cast<double>(q.size(3) + v.size(3));
+}
 
 // `bias` is the mask where it wants a gradient, else undefined.
 using BackwardKernel = Grads (*)(const Tensor& grad, const Tensor& q, const Tensor& k,
@@ -94,7 +105,12 @@ Tensor FinishFused(GradRecorder& record, Tensor out, Saved saved, BackwardKernel
     const Tensor statistics = saved.statistics.Unpack();
     const Tensor seed = saved.seed.defined() ? saved.seed.Unpack() : Tensor();
     const Tensor offset = saved.offset.defined() ? saved.offset.Unpack() : Tensor();
-    return kernel(grads[0], q, k, v, out_value, saved.mask_wants_gradient ? mask : Tensor());
+    Grads made = kernel(grads[0], q, k, v, out_value, saved.mask_wants_gradient ? mask : Tensor());
+    // Five products for the forward's two: the scores again, and the gradients of all operands.
+    ReportContraction("aten::_scaled_dot_product_attention_backward", 2.5 * saved.flops,
+                      {grads[0], q, k, v, mask, out_value, statistics},
+                      {made[0], made[1], made[2]});
+    return made;
   });
 }
 
@@ -119,7 +135,8 @@ Grads CudnnBackward(const Tensor&, const Tensor& q, const Tensor& k, const Tenso
   return {dq, dk, dv};
 }
 
-Tensor CudnnAttention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+Tensor CudnnAttention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                      bool causal) {
   Runtime& runtime = q.runtime();
   GradRecorder record(runtime, "ScaledDotProductCudnnAttentionBackward0", {q, k, v});
   Saved saved{record.Save(q), record.Save(k), record.Save(v)};
@@ -134,6 +151,9 @@ Tensor CudnnAttention(const Tensor& q, const Tensor& k, const Tensor& v, const T
     statistics = Empty(runtime, {q.size(0), q.size(1), q.size(2), 1}, DType::kFloat32);
   }
   { const Ref<Storage> workspace = runtime.Scratch(kCudnnWorkspace); }
+  saved.flops = AttentionFlops(q, k, v, causal);
+  ReportContraction("aten::_scaled_dot_product_cudnn_attention", saved.flops, {q, k, v, mask},
+                    {out, statistics});
   if (!record.active()) return out;
   saved.statistics = record.SaveOutput(statistics);
   saved.seed = record.SaveOutput(seed);
@@ -164,7 +184,7 @@ Grads FlashBackward(const Tensor& grad, const Tensor& q, const Tensor& k, const 
   return {dq, dk, dv};
 }
 
-Tensor FlashAttention(const Tensor& q, const Tensor& k, const Tensor& v) {
+Tensor FlashAttention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
   Runtime& runtime = q.runtime();
   GradRecorder record(runtime, "ScaledDotProductFlashAttentionBackward0", {q, k, v});
   Saved saved{record.Save(q), record.Save(k), record.Save(v)};
@@ -173,6 +193,9 @@ Tensor FlashAttention(const Tensor& q, const Tensor& k, const Tensor& v) {
   Tensor statistics = Empty(runtime, {q.size(0), q.size(1), q.size(2)}, DType::kFloat32);
   Tensor rng_state = Empty(runtime, {2}, DType::kInt64);
   Tensor unused = Empty(runtime, {}, DType::kInt64);
+  saved.flops = AttentionFlops(q, k, v, causal);
+  ReportContraction("aten::_scaled_dot_product_flash_attention", saved.flops, {q, k, v},
+                    {out, statistics});
   if (!record.active()) return out;
   saved.statistics = record.SaveOutput(statistics);
   saved.seed = record.SaveOutput(rng_state);
@@ -222,7 +245,7 @@ Grads EfficientBackward(const Tensor& grad, const Tensor& q, const Tensor& k, co
 }
 
 Tensor EfficientAttention(const Tensor& q, const Tensor& k, const Tensor& v,
-                          const Tensor& given_mask) {
+                          const Tensor& given_mask, bool causal) {
   Runtime& runtime = q.runtime();
   const Tensor mask = given_mask.defined() ? ExpandMask(given_mask, q, k) : Tensor();
   GradRecorder record(runtime, "ScaledDotProductEfficientAttentionBackward0", {q, k, v, mask});
@@ -240,6 +263,9 @@ Tensor EfficientAttention(const Tensor& q, const Tensor& k, const Tensor& v,
     const Scoped recording(runtime.grad_enabled, false);
     out = Transpose(packed, 1, 2);
   }
+  saved.flops = AttentionFlops(q, k, v, causal);
+  ReportContraction("aten::_scaled_dot_product_efficient_attention", saved.flops,
+                    {q, k, v, given_mask}, {out, statistics});
   if (!record.active()) return out;
   saved.statistics = record.SaveOutput(statistics);
   return FinishFused(record, std::move(out), std::move(saved), EfficientBackward);
@@ -270,6 +296,8 @@ Tensor SafeSoftmax(const Tensor& scores) {
     const Tensor output = saved.Unpack();
     Tensor grad_input = EmptyLike(output);
     const Tensor product = EmptyLike(grads[0]);
+    ReportMap("aten::mul", {grads[0], output}, {product});
+    ReportNormalization("aten::_softmax_backward_data", {product, output}, {grad_input}, 4);
     return {grad_input};
   });
 }
@@ -329,11 +357,11 @@ Tensor ScaledDotProductAttention(const Tensor& query, const Tensor& key, const T
   const Tensor mask = AdditiveMask(cast_mask, q.dtype());
   switch (ChooseBackend(q.runtime().platform().gpu, q, v, mask, options.enable_gqa)) {
     case Backend::kCudnn:
-      return CudnnAttention(q, k, v, mask);
+      return CudnnAttention(q, k, v, mask, options.is_causal);
     case Backend::kFlash:
-      return FlashAttention(q, k, v);
+      return FlashAttention(q, k, v, options.is_causal);
     case Backend::kEfficient:
-      return EfficientAttention(q, k, v, mask);
+      return EfficientAttention(q, k, v, mask, options.is_causal);
     case Backend::kMath:
       return mask.defined() ? MathAttention(q, k, v, mask, options.dropout)
                             : UnmaskedMathAttention(q, k, v, options);

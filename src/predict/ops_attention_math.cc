@@ -3,6 +3,7 @@
 // _scaled_dot_product_attention_math, aten/src/ATen/native/transformers/attention.cpp, PyTorch
 // 2.11.0: what is left when no fused kernel takes the inputs, such as a mask that wants a gradient.
 #include "predict/autograd.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -13,6 +14,7 @@ namespace {
 Tensor AddMask(const Tensor& scores, const Tensor& mask) {
   GradRecorder record(scores.runtime(), "AddBackward0", {scores, mask});
   const bool needs_mask = record.Needs(1);
+  ReportMap("aten::add_", {scores, mask}, {scores});
   return record.Finish(Detach(scores), [needs_mask](Grads& grads) -> Grads {
     return {grads[0], needs_mask ? grads[0] : Tensor()};
   });
@@ -39,6 +41,8 @@ Tensor SafeSoftmax(const Tensor& scores) {
     const Tensor output = saved.Unpack();
     Tensor grad_input = EmptyLike(output);
     const Tensor product = EmptyLike(grads[0]);
+    ReportMap("aten::mul", {grads[0], output}, {product});
+    ReportNormalization("aten::_softmax_backward_data", {product, output}, {grad_input}, 4);
     return {grad_input};
   });
 }

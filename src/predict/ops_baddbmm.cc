@@ -3,6 +3,7 @@
 // aten/src/ATen/native/cuda/Blas.cpp and tools/autograd/derivatives.yaml, PyTorch 2.11.0.
 #include "base/check.h"
 #include "predict/autograd.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -20,6 +21,7 @@ Tensor Baddbmm(const Tensor& given_self, const Tensor& left, const Tensor& right
   const OpScope op(runtime, "aten::baddbmm");
   Tensor out = Empty(runtime, {a.size(0), a.size(1), b.size(2)}, a.dtype());
   runtime.EnsureCublasWorkspace(Runtime::Gemm::kPlain);
+  ReportProduct("aten::baddbmm", a, b, out);
   return record.Finish(std::move(out), [saved_a, saved_b](Grads& grads) -> Grads {
     const Tensor left_value = saved_a.defined() ? saved_a.Unpack() : Tensor();
     const Tensor right_value = saved_b.defined() ? saved_b.Unpack() : Tensor();

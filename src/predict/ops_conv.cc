@@ -5,6 +5,7 @@
 // engines that it picks for 16-bit NCHW tensors work on copies in NHWC.
 #include "base/check.h"
 #include "predict/autograd.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -34,6 +35,11 @@ int64_t WeightWorkspace(const Tensor& x, const Tensor& weight, const Tensor& gra
   return NhwcBytes(x) + NhwcBytes(grad) + of_weight + kSplits * sums + kCounters + kAlignment;
 }
 
+// Of each of the three products: every output sums over the weights of its channel.
+double FlopsOf(const Tensor& weight, const Tensor& y) {
+  return 2 * static_cast<double>(y.numel()) * static_cast<double>(weight.numel() / weight.size(0));
+}
+
 Grads ConvolutionBackward(const Tensor& grad, const Tensor& x, const Tensor& weight, bool needs_x,
                           bool needs_bias) {
   Runtime& runtime = grad.runtime();
@@ -43,9 +49,13 @@ Grads ConvolutionBackward(const Tensor& grad, const Tensor& x, const Tensor& wei
     if (needs_x) {
       grads[0] = Empty(runtime, x.shape(), x.dtype());
       const Ref<Storage> workspace = runtime.Scratch(DataWorkspace(x, weight, contiguous));
+      ReportContraction("aten::cudnn_convolution_backward_input", FlopsOf(weight, grad),
+                        {contiguous, weight}, {grads[0]});
     }
     grads[1] = Empty(runtime, weight.shape(), weight.dtype());
     const Ref<Storage> workspace = runtime.Scratch(WeightWorkspace(x, weight, contiguous));
+    ReportContraction("aten::cudnn_convolution_backward_weight", FlopsOf(weight, grad),
+                      {contiguous, x}, {grads[1]});
   }
   if (needs_bias) {
     const int over[] = {0, 2, 3};
@@ -77,6 +87,7 @@ Tensor Convolution(const Tensor& input, const Tensor& full_weight, const Tensor&
   }
   Tensor y = Empty(runtime, shape, x.dtype());
   { const Ref<Storage> workspace = runtime.Scratch(DataWorkspace(x, weight, y)); }
+  ReportContraction("aten::cudnn_convolution", FlopsOf(weight, y), {x, weight, bias}, {y});
   return record.Finish(std::move(y), [=](Grads& grads) -> Grads {
     return ConvolutionBackward(grads[0], saved_x.Unpack(), saved_weight.Unpack(), needs_x,
                                needs_bias);

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "predict/autograd.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -100,7 +101,9 @@ Tensor Output(const char* name, std::span<const Tensor> inputs, DType dtype) {
   Runtime& runtime = inputs.front().runtime();
   const OpScope op(runtime, name);
   const Shape shape = BroadcastShape(inputs);
-  return EmptyStrided(runtime, shape, OutputStrides(inputs, shape), dtype);
+  Tensor out = EmptyStrided(runtime, shape, OutputStrides(inputs, shape), dtype);
+  ReportMap(name, inputs, std::span(&out, 1));
+  return out;
 }
 
 Tensor Output(const char* name, std::initializer_list<Tensor> inputs) {
@@ -172,6 +175,7 @@ Tensor Add(const Tensor& a, const Tensor& b) {
 }
 Tensor AddInPlace(const Tensor& a, const Tensor& b) {
   GradRecorder record(a.runtime(), "AddBackward0", {a, b});
+  ReportMap("aten::add_", {a, b}, {a});
   return record.Finish(Detach(a), [](Grads& grads) -> Grads { return {grads[0], grads[0]}; });
 }
 Tensor Sub(const Tensor& a, const Tensor& b) {

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "predict/autograd.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -60,12 +61,16 @@ Tensor EmptyLike(const Tensor& x) { return EmptyLike(x, x.dtype()); }
 
 Tensor Zeros(Runtime& runtime, const Shape& shape, DType dtype) {
   const OpScope op(runtime, "aten::zeros");
-  return Empty(runtime, shape, dtype);
+  Tensor out = Empty(runtime, shape, dtype);
+  ReportMap("aten::zeros", {}, {out});
+  return out;
 }
 
 Tensor ZerosLike(const Tensor& x) {
   const OpScope op(x.runtime(), "aten::zeros_like");
-  return EmptyLike(x);
+  Tensor out = EmptyLike(x);
+  ReportMap("aten::zeros_like", {}, {out});
+  return out;
 }
 
 Tensor Arange(Runtime& runtime, int64_t count, DType dtype) {
@@ -82,7 +87,9 @@ Tensor ToCopy(const Tensor& x, DType dtype) {
   GradRecorder record(x.runtime(), "ToCopyBackward0", {x});
   const OpScope op(x.runtime(), "aten::_to_copy");
   const DType original = x.dtype();
-  return record.Finish(EmptyLike(x, dtype),
+  Tensor out = EmptyLike(x, dtype);
+  ReportMap("aten::_to_copy", {x}, {out});
+  return record.Finish(std::move(out),
                        [original](Grads& grads) -> Grads { return {To(grads[0], original)}; });
 }
 

@@ -5,6 +5,7 @@
 // aten/src/ATen/native/TensorAdvancedIndexing.cpp (gather_backward), PyTorch 2.11.0.
 #include "base/check.h"
 #include "predict/autograd.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -17,12 +18,15 @@ Tensor Gather(const Tensor& x, const Tensor& index) {
   const SavedTensor saved_x = record.Save(x);
   const SavedTensor saved_index = record.Save(index);
   const OpScope op(runtime, "aten::gather");
-  return record.Finish(Empty(runtime, index.shape(), x.dtype()),
-                       [saved_x, saved_index](Grads& grads) -> Grads {
-                         const Tensor indices = saved_index.Unpack();
-                         const Tensor input = saved_x.Unpack();
-                         return {Zeros(input.runtime(), input.shape(), grads[0].dtype())};
-                       });
+  Tensor out = Empty(runtime, index.shape(), x.dtype());
+  ReportMap("aten::gather", {index, out}, {out});
+  return record.Finish(std::move(out), [saved_x, saved_index](Grads& grads) -> Grads {
+    const Tensor indices = saved_index.Unpack();
+    const Tensor input = saved_x.Unpack();
+    Tensor whole = Zeros(input.runtime(), input.shape(), grads[0].dtype());
+    ReportMap("aten::scatter_add_", {grads[0], grads[0], indices}, {grads[0]});
+    return {whole};
+  });
 }
 
 Tensor RepeatFirst(const Tensor& x, int64_t repeats) {
@@ -32,7 +36,9 @@ Tensor RepeatFirst(const Tensor& x, int64_t repeats) {
   const Shape before = x.shape();
   Shape shape = before;
   shape[0] *= repeats;
-  return record.Finish(Empty(runtime, shape, x.dtype()), [before, repeats](Grads& grads) -> Grads {
+  Tensor out = Empty(runtime, shape, x.dtype());
+  ReportMap("aten::repeat", {x}, {out});
+  return record.Finish(std::move(out), [before, repeats](Grads& grads) -> Grads {
     if (repeats == 1) return {grads[0]};
     Shape apart = {repeats};
     for (int dim = 0; dim < before.rank(); ++dim) apart.Append(before[dim]);

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "predict/autograd.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -13,7 +14,9 @@ namespace headroom::predict {
 
 Tensor Full(Runtime& runtime, const Shape& shape, DType dtype) {
   const OpScope op(runtime, "aten::full");
-  return Empty(runtime, shape, dtype);
+  Tensor out = Empty(runtime, shape, dtype);
+  ReportMap("aten::full", {}, {out});
+  return out;
 }
 
 Tensor CumSum(const Tensor& x) {
@@ -31,6 +34,7 @@ Tensor IndexRows(const Tensor& x, const Tensor& rows, const Tensor& columns) {
   const Shape whole = x.shape();
   const int64_t pairs = std::max(rows.numel(), columns.numel());
   Tensor out = Empty(x.runtime(), {pairs, x.size(2)}, x.dtype());
+  ReportMap("aten::index", {rows, columns, out}, {out});
   return record.Finish(std::move(out), [=](Grads& grads) -> Grads {
     const Tensor row_indices = saved_rows.Unpack();
     const Tensor column_indices = saved_columns.Unpack();
@@ -48,7 +52,9 @@ Tensor TakeIndex(const Tensor& x, int dim) {
   const Shape whole = x.shape();
   Shape shape = whole;
   shape[dim] = 1;
-  return record.Finish(Empty(runtime, shape, x.dtype()), [saved, whole](Grads& grads) -> Grads {
+  Tensor out = Empty(runtime, shape, x.dtype());
+  ReportMap("aten::index", {out}, {out});
+  return record.Finish(std::move(out), [saved, whole](Grads& grads) -> Grads {
     const Tensor indices = saved.Unpack();
     return {Zeros(grads[0].runtime(), whole, grads[0].dtype())};
   });

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "predict/autograd.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -23,6 +24,7 @@ Tensor Product(const char* name, const Tensor& a, const Tensor& b) {
   shape[-1] = b.size(-1);
   Tensor out = Empty(runtime, shape, a.dtype());
   runtime.EnsureCublasWorkspace(Runtime::Gemm::kPlain);
+  ReportProduct(name, a, b, out);
   return out;
 }
 
@@ -114,6 +116,7 @@ Tensor Addmm(const Tensor& self, const Tensor& left, const Tensor& right) {
   const OpScope op(a.runtime(), "aten::addmm");
   Tensor out = Empty(a.runtime(), {a.size(0), b.size(1)}, a.dtype());
   a.runtime().EnsureCublasWorkspace(Runtime::Gemm::kFusedBias);
+  ReportProduct("aten::addmm", a, b, out);
   const bool needs_bias = record.Needs(0);
   return record.Finish(std::move(out), [saved, needs_bias](Grads& grads) -> Grads {
     auto [of_a, of_b] = saved.Gradients(grads[0], SavedOperands::Order::kLeftFirst);

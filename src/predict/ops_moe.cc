@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "predict/autograd.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -62,6 +63,7 @@ Tensor AccumulateRows(const Tensor& grad, const Tensor& indices, const Shape& wh
   const Ref<Storage> original = runtime.Scratch(n * kInt64);
   const Ref<Storage> range = runtime.Scratch(n * kInt64);
   const Ref<Storage> sort = runtime.Scratch(RadixSortScratch(n, NumBits(whole[0] - 1)));
+  ReportMap("aten::_index_put_impl_", {grad, grad, indices}, {grad}, 1);
   return result;
 }
 
@@ -88,6 +90,7 @@ TopKResult TopK(const Tensor& x, int64_t k) {
   TopKResult result;
   result.values = Empty(x.runtime(), shape, x.dtype());
   result.indices = Empty(x.runtime(), shape, DType::kInt64);
+  ReportNormalization("aten::topk", {x}, {result.values, result.indices}, 1);
   const SavedTensor saved = record.SaveOutput(result.indices);
   const Shape whole = x.shape();
   result.values = record.Finish(std::move(result.values), [saved, whole](Grads& grads) -> Grads {
@@ -108,6 +111,7 @@ Tensor DivInPlace(const Tensor& x, const Tensor& divisor) {
     saved_x = record.Save(CloneLike(x, x));
   }
   const SavedTensor saved_divisor = record.Save(divisor);
+  ReportMap("aten::div_", {x, divisor}, {x});
   return record.Finish(Detach(x), [saved_x, saved_divisor](Grads& grads) -> Grads {
     const Tensor by = saved_divisor.Unpack();
     Tensor of_divisor;
@@ -129,6 +133,7 @@ SortResult SortIndices(const Tensor& x) {
   const OpScope op(runtime, "aten::sort");
   SortResult result{Empty(runtime, x.shape(), DType::kInt64),
                     Empty(runtime, x.shape(), DType::kInt64)};
+  ReportMap("aten::sort", {x}, {result.indices, result.indices});
   const Ref<Storage> range = runtime.Scratch(x.numel() * kInt64);
   if (x.numel() > kSmallSort) {
     const Ref<Storage> sort = runtime.Scratch(RadixSortScratch(x.numel(), 64));
@@ -143,7 +148,9 @@ Tensor GatherRows(const Tensor& x, const Tensor& indices) {
   const Shape whole = x.shape();
   Shape shape = whole;
   shape[0] = indices.numel();
-  return record.Finish(Empty(x.runtime(), shape, x.dtype()), [saved, whole](Grads& grads) -> Grads {
+  Tensor out = Empty(x.runtime(), shape, x.dtype());
+  ReportMap("aten::index", {indices, out}, {out});
+  return record.Finish(std::move(out), [saved, whole](Grads& grads) -> Grads {
     return {AccumulateRows(grads[0], saved.Unpack(), whole)};
   });
 }
@@ -151,6 +158,7 @@ Tensor GatherRows(const Tensor& x, const Tensor& indices) {
 Tensor MaskedFillInPlace(const Tensor& x, const Tensor& mask) {
   GradRecorder record(x.runtime(), "MaskedFillBackward0", {x});
   const SavedTensor saved = record.Save(mask);
+  ReportMap("aten::masked_fill_", {x, mask}, {x});
   return record.Finish(
       Detach(x), [saved](Grads& grads) -> Grads { return {MaskedFill(grads[0], saved.Unpack())}; });
 }
@@ -165,6 +173,9 @@ Tensor GroupedMm(const Tensor& rows, const Tensor& weight, const Tensor& offsets
   const SavedTensor saved_offsets = record.Save(offsets);
   const Shape weight_shape = weight.shape();
   Tensor out = GroupedProduct(runtime, {rows.size(0), weight.size(1)}, rows.dtype());
+  // Each row meets the weight of its own expert; every expert's weight is read.
+  const double flops = 2 * static_cast<double>(out.numel()) * static_cast<double>(rows.size(-1));
+  ReportContraction("aten::_grouped_mm", flops, {rows, weight}, {out});
   return record.Finish(std::move(out), [=](Grads& grads) -> Grads {
     const Tensor row_values = saved_rows.defined() ? saved_rows.Unpack() : Tensor();
     const Tensor weight_values = saved_weight.defined() ? saved_weight.Unpack() : Tensor();
@@ -174,10 +185,12 @@ Tensor GroupedMm(const Tensor& rows, const Tensor& weight, const Tensor& offsets
     // The weight was handed over transposed: its gradient is laid out the same way.
     if (row_values.defined()) {
       of_weight = Transpose(GroupedProduct(of, weight_shape, grads[0].dtype()), -2, -1);
+      ReportContraction("aten::_grouped_mm", flops, {grads[0], row_values}, {of_weight});
     }
     Tensor of_rows;
     if (weight_values.defined()) {
       of_rows = GroupedProduct(of, {grads[0].size(0), weight_shape[2]}, grads[0].dtype());
+      ReportContraction("aten::_grouped_mm", flops, {grads[0], weight_values}, {of_rows});
     }
     return {of_rows, of_weight};
   });

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "predict/autograd.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -48,7 +49,15 @@ Tensor EmbeddingDenseBackward(const Tensor& grad, const Tensor& given_indices, i
   const Tensor contiguous = Contiguous(grad);
   const int64_t width = grad.size(-1);
   const int64_t n = indices.numel();
-  if (n <= kDirectLimit) return Zeros(runtime, {rows, width}, grad.dtype());
+  const auto report = [&] {
+    // Rows of the gradient are added where they belong; the zeros before are a kernel of their own.
+    ReportMap("aten::embedding_dense_backward", {contiguous, indices, contiguous}, {contiguous}, 1);
+  };
+  if (n <= kDirectLimit) {
+    Tensor grad_weight = Zeros(runtime, {rows, width}, grad.dtype());
+    report();
+    return grad_weight;
+  }
 
   const Ref<Storage> sorted = runtime.Scratch(n * kInt64);
   const Ref<Storage> original = runtime.Scratch(n * kInt64);
@@ -71,8 +80,16 @@ Tensor EmbeddingDenseBackward(const Tensor& grad, const Tensor& given_indices, i
   const Ref<Storage> partial_segments = runtime.Scratch(most_partials * kInt64);
   const int64_t accumulator = std::max<int64_t>(ElementSize(grad.dtype()), 4);
   const Ref<Storage> sums = runtime.Scratch(most_partials * width * accumulator);
+  report();
   return grad_weight;
 }
+
+// Operations an element: the maximum, its subtraction, exp, the sum, the division; backward a sum
+// of products, a subtraction and a product.
+constexpr double kSoftmaxFlops = 5;
+constexpr double kSoftmaxBackwardFlops = 4;
+// Of layer norm: mean 1, variance 3, normalising 2, scale and shift 2; backward twice as much.
+constexpr double kLayerNormFlops = 8;
 
 // _softmax or _log_softmax: the result is saved; backward makes one tensor of the input's dtype,
 // and softmax's (softmax_backward_cuda_out) holds grad * output meanwhile.
@@ -85,11 +102,21 @@ Tensor SoftmaxKernel(SoftmaxForm form, const Tensor& x, DType dtype, Kind kind) 
   Tensor result = Empty(x.runtime(), x.shape(), dtype);
   const SavedTensor saved = record.SaveOutput(result);
   const DType input_dtype = x.dtype();
+  ReportNormalization(plain ? "aten::_softmax" : "aten::_log_softmax", {x}, {result},
+                      kSoftmaxFlops);
   return record.Finish(std::move(result), [saved, input_dtype, plain](Grads& grads) -> Grads {
     const Tensor output = saved.Unpack();
     const Tensor grad = Contiguous(grads[0]);
     Tensor grad_input = EmptyLike(output, input_dtype);
-    if (plain) const Tensor product = EmptyLike(grad);
+    if (plain) {
+      const Tensor product = EmptyLike(grad);
+      ReportMap("aten::mul", {grad, output}, {product});
+      ReportNormalization("aten::_softmax_backward_data", {product, output}, {grad_input},
+                          kSoftmaxBackwardFlops);
+    } else {
+      ReportNormalization("aten::_log_softmax_backward_data", {grad, output}, {grad_input},
+                          kSoftmaxBackwardFlops);
+    }
     return {grad_input};
   });
 }
@@ -105,11 +132,14 @@ Tensor NllLoss(const Tensor& input, const Tensor& target) {
   Tensor loss = Empty(runtime, {}, log_probabilities.dtype());
   const Tensor weight_result = Empty(runtime, {}, log_probabilities.dtype());
   const SavedTensor total_weight = record.SaveOutput(weight_result);
+  ReportNormalization("aten::nll_loss", {target, target}, {loss}, 1);
   return record.Finish(std::move(loss), [=](Grads&) -> Grads {
     const Tensor values = saved_input.Unpack();
     const Tensor targets = saved_target.Unpack();
     const Tensor weight = total_weight.Unpack();
-    return {EmptyLike(values)};
+    Tensor grad_input = EmptyLike(values);
+    ReportMap("aten::nll_loss_backward", {targets}, {grad_input}, 0);
+    return {grad_input};
   });
 }
 
@@ -128,6 +158,8 @@ Tensor EmbeddingOp(const Tensor& weight, const Tensor& indices) {
     const Tensor flat = indices.rank() == 1 ? indices : Reshape(indices, {-1});
     out = Empty(runtime, shape, weight.dtype());
   }
+  // The rows that are looked up, not the table.
+  ReportMap("aten::embedding", {indices, out}, {out});
   const int64_t rows = weight.size(0);
   return record.Finish(std::move(out), [saved, rows](Grads& grads) -> Grads {
     return {EmbeddingDenseBackward(grads[0], saved.Unpack(), rows)};
@@ -152,6 +184,8 @@ Tensor LayerNormOp(const Tensor& input, const Tensor& full_weight, const Tensor&
   const Tensor rstd_result = Empty(runtime, {rows, 1}, DType::kFloat32);
   const SavedTensor mean = record.SaveOutput(mean_result);
   const SavedTensor rstd = record.SaveOutput(rstd_result);
+  ReportNormalization("aten::native_layer_norm", {x, weight, bias}, {out, mean_result, rstd_result},
+                      kLayerNormFlops);
   const bool needs_x = record.Needs(0);
   const bool needs_weight = weight.defined() && record.Needs(1);
   const bool needs_bias = bias.defined() && record.Needs(2);
@@ -166,6 +200,9 @@ Tensor LayerNormOp(const Tensor& input, const Tensor& full_weight, const Tensor&
     if (needs_x) out_grads[0] = Empty(grad.runtime(), x_value.shape(), x_value.dtype());
     if (needs_weight) out_grads[1] = EmptyLike(weight_value);
     if (needs_bias) out_grads[2] = EmptyLike(weight_value);
+    ReportNormalization("aten::native_layer_norm_backward",
+                        {x_value, grad, weight_value, mean_value, rstd_value},
+                        {out_grads[0], out_grads[1], out_grads[2]}, 2 * kLayerNormFlops);
     return out_grads;
   });
 }
@@ -184,9 +221,12 @@ Tensor Dropout(const Tensor& x, double probability) {
                        runtime.kind == Kind::kAttentionScores ? runtime.kind : Kind::kDropout);
   Tensor out = EmptyLike(x);
   const SavedTensor saved = record.SaveOutput(mask);
+  ReportMap("aten::native_dropout", {x}, {out, mask});
   return record.Finish(std::move(out), [saved](Grads& grads) -> Grads {
     const Tensor kept = saved.Unpack();
-    return {EmptyLike(grads[0])};
+    Tensor grad_input = EmptyLike(grads[0]);
+    ReportMap("aten::native_dropout_backward", {grads[0], kept}, {grad_input});
+    return {grad_input};
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "predict/autograd.h"
 #include "predict/cuda_reduce.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -33,6 +34,7 @@ Tensor Reduce(const char* name, const Tensor& x, std::span<const int> dims, bool
     const Ref<Storage> buffer = runtime.Scratch(scratch.buffer);
     const Ref<Storage> semaphores = runtime.Scratch(scratch.semaphores);
   }
+  ReportNormalization(name, {x}, {out}, 1);
   return out;
 }
 

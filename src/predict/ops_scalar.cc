@@ -3,6 +3,7 @@
 // Element-wise ops against a number that PyTorch 2.11.0 handles as a tensor or a bound:
 // aten/src/ATen/native/TensorCompare.cpp, tools/autograd/derivatives.yaml.
 #include "predict/autograd.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -31,7 +32,9 @@ Tensor Clamp(const Tensor& x) {
   GradRecorder record(x.runtime(), "ClampBackward1", {x});
   const SavedTensor saved = record.Save(x);
   const OpScope op(x.runtime(), "aten::clamp");
-  return record.Finish(EmptyLike(x), [saved](Grads& grads) -> Grads {
+  Tensor out = EmptyLike(x);
+  ReportMap("aten::clamp", {x}, {out});
+  return record.Finish(std::move(out), [saved](Grads& grads) -> Grads {
     // clamp_backward: where((self >= min).logical_and_(self <= max), grad, 0)
     const Tensor value = saved.Unpack();
     const Tensor inside = CompareScalar(value);

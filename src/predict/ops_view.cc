@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "predict/autograd.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -73,7 +74,9 @@ Shape Swapped(Shape list, int a, int b) {
 
 // Zeros of the shape of the whole, into which the gradient of a part is copied.
 Tensor GradientOfPart(const Tensor& grad, const Shape& whole) {
-  return Zeros(grad.runtime(), whole, grad.dtype());
+  Tensor zeros = Zeros(grad.runtime(), whole, grad.dtype());
+  ReportMap("aten::copy_", {grad}, {grad}, 0);
+  return zeros;
 }
 
 }  // namespace
@@ -272,13 +275,16 @@ Tensor Contiguous(const Tensor& x) { return x.is_contiguous() ? x : Clone(x); }
 Tensor Clone(const Tensor& x) {
   GradRecorder record(x.runtime(), "CloneBackward0", {x});
   const OpScope op(x.runtime(), "aten::clone");
-  return record.Finish(Empty(x.runtime(), x.shape(), x.dtype()),
-                       [](Grads& grads) -> Grads { return {grads[0]}; });
+  Tensor out = Empty(x.runtime(), x.shape(), x.dtype());
+  ReportMap("aten::clone", {x}, {out});
+  return record.Finish(std::move(out), [](Grads& grads) -> Grads { return {grads[0]}; });
 }
 
 Tensor CloneLike(const Tensor& x, const Tensor& like) {
   const OpScope op(x.runtime(), "aten::clone");
-  return EmptyStrided(x.runtime(), like.shape(), like.strides(), x.dtype());
+  Tensor out = EmptyStrided(x.runtime(), like.shape(), like.strides(), x.dtype());
+  ReportMap("aten::clone", {x}, {out});
+  return out;
 }
 
 Tensor Cat(std::span<const Tensor> tensors, int at) {
@@ -295,7 +301,9 @@ Tensor Cat(std::span<const Tensor> tensors, int at) {
     sizes.push_back(tensor.size(dim));
     dtype = PromoteTypes(dtype, tensor.dtype());
   }
-  return record.Finish(Empty(first.runtime(), shape, dtype), [sizes, dim](Grads& grads) -> Grads {
+  Tensor out = Empty(first.runtime(), shape, dtype);
+  ReportMap("aten::cat", tensors, std::span(&out, 1));
+  return record.Finish(std::move(out), [sizes, dim](Grads& grads) -> Grads {
     Grads parts;
     int64_t start = 0;
     for (const int64_t size : sizes) {

@@ -10,6 +10,7 @@
 
 #include "predict/autograd.h"
 #include "predict/cuda_reduce.h"
+#include "predict/op_report.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -48,6 +49,13 @@ class Adam final : public Optimizer {
   bool is_fused() const override { return fused_; }
 
  private:
+  // Fused: reads the parameter, its gradient and both moments, writes all but the gradient.
+  // Foreach, list by list: decay (1 read, 1 write), lerp_ (2, 1), mul_ (1, 1), addcmul_ (2, 1),
+  // sqrt (1, 1), div_ (1, 1), add_ (1, 1), addcdiv_ (3, 1).
+  ElementWork element_work() const override {
+    constexpr double kFlops = 14;
+    return fused_ ? ElementWork{4, 3, kFlops} : ElementWork{12, 8, kFlops};
+  }
   void StepGroup(const std::vector<Tensor>& parameters) override {
     std::vector<Tensor> exp_avg_sqs;
     for (const Tensor& parameter : parameters) {
@@ -74,6 +82,7 @@ class Sgd final : public Optimizer {
   Sgd(Runtime& runtime, const std::vector<Tensor>& parameters) : Optimizer(runtime, parameters) {}
 
  private:
+  ElementWork element_work() const override { return {2, 1, 2}; }
   void StepGroup(const std::vector<Tensor>&) override {}
 };
 
@@ -90,6 +99,8 @@ class Adagrad final : public Optimizer {
   }
 
  private:
+  // addcmul_ (2 reads, 1 write), sqrt, add_, mul (1, 1 each), addcdiv_ (3, 1).
+  ElementWork element_work() const override { return {8, 5, 7}; }
   void StepGroup(const std::vector<Tensor>& parameters) override {
     const std::vector<Tensor> std = ForeachCopy(parameters);
     const std::vector<Tensor> numerator = ForeachCopy(parameters);
@@ -105,6 +116,8 @@ class RmsProp final : public Optimizer {
       : Optimizer(runtime, parameters) {}
 
  private:
+  // mul_ (1 read, 1 write), addcmul_ (2, 1), sqrt, add_ (1, 1 each), addcdiv_ (3, 1).
+  ElementWork element_work() const override { return {8, 5, 8}; }
   void StepGroup(const std::vector<Tensor>& parameters) override {
     for (const Tensor& parameter : parameters) {
       if (!square_avg_.contains(parameter.impl())) {
@@ -149,6 +162,9 @@ class Adafactor final : public Optimizer {
     Tensor grad, parameter, update;
   };
 
+  // In place, beside what the ops tell: the moments' decay and sum are small; update.mul_(grad),
+  // div_(rms), mul_(lr) and the sum into the parameter, and the two norms.
+  ElementWork element_work() const override { return {7, 4, 8}; }
   void StepGroup(const std::vector<Tensor>& parameters) override {
     for (const Tensor& parameter : parameters) StepParameter(parameter);
   }
@@ -237,9 +253,25 @@ void Optimizer::Step() {
     for (const Tensor& parameter : group) {
       if (parameter.grad().defined()) with_grad.push_back(parameter);
     }
-    if (!with_grad.empty()) StepGroup(with_grad);
+    if (with_grad.empty()) continue;
+    StepGroup(with_grad);
+    ReportStep(with_grad);
   }
   EndStep();
+}
+
+void Optimizer::ReportStep(const std::vector<Tensor>& parameters) const {
+  if (!runtime_.observed()) return;
+  double bytes = 0;
+  double elements = 0;
+  for (const Tensor& parameter : parameters) {
+    bytes += BytesOf(parameter);
+    elements += static_cast<double>(parameter.numel());
+  }
+  const ElementWork work = element_work();
+  runtime_.ReportOp("optimizer.step",
+                    {OpClass::kElementwise, work.flops * elements, work.reads * bytes,
+                     work.writes * bytes, parameters.front().dtype()});
 }
 
 void Optimizer::ZeroGrad() {
@@ -318,6 +350,15 @@ Tensor ClipGradNorm(Runtime& runtime, const std::vector<Tensor>& parameters) {
     coefficient = MulScalar(reciprocal);
   }
   const Tensor clamped = MulScalar(coefficient);
+  double bytes = 0;
+  double elements = 0;
+  for (const Tensor& grad : grads) {
+    bytes += BytesOf(grad);
+    elements += static_cast<double>(grad.numel());
+  }
+  const DType dtype = grads.front().dtype();
+  runtime.ReportOp("aten::_foreach_norm", {OpClass::kNormalization, 2 * elements, bytes, 0, dtype});
+  runtime.ReportOp("aten::_foreach_mul_", {OpClass::kElementwise, elements, bytes, bytes, dtype});
   return total;
 }
 

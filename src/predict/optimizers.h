@@ -37,8 +37,19 @@ class Optimizer {
   Optimizer(Runtime& runtime, const std::vector<Tensor>& parameters);
   // One step over the parameters of one group that have a gradient.
   virtual void StepGroup(const std::vector<Tensor>& parameters) = 0;
+  // What one step moves and computes for an element of a parameter, in elements; of steps that are
+  // not written in the ops that tell it themselves.
+  struct ElementWork {
+    double reads = 0;
+    double writes = 0;
+    double flops = 0;
+  };
+  virtual ElementWork element_work() const { return {}; }
   // The end of step(): Python drops its locals.
   virtual void EndStep() {}
+
+  // Tells the observer of one kernel over all of `parameters`.
+  void ReportStep(const std::vector<Tensor>& parameters) const;
 
   Runtime& runtime_;
   // Trainer.create_optimizer: parameters that decay, then those that do not.

@@ -157,6 +157,7 @@ Status Play(predict::Runtime& runtime, const Architecture& architecture, const M
         predict::RunTrainer(runtime, architecture, config, recipe, weights, *model));
   }
   prediction.ledger = runtime.TakeLedger();
+  prediction.trace = runtime.TakeTrace();
   return {};
 }
 
@@ -177,7 +178,7 @@ std::vector<std::string_view> PredictableModelTypes() {
 }
 
 Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
-                           const Platform& platform) {
+                           const Platform& platform, OpObserver* observer) {
   const Architecture* architecture = predict::FindArchitecture(config.model_type());
   if (architecture == nullptr) {
     return Error::Unsupported(
@@ -196,7 +197,7 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
   prediction.trainable = prediction.parameters;
   prediction.buffers = table.buffer_bytes();
   prediction.attn_used = attn;
-  predict::Runtime runtime(platform);
+  predict::Runtime runtime(platform, observer);
   try {
     HEADROOM_RETURN_IF_ERROR(Play(runtime, *architecture, config, recipe, attn, table, prediction));
   } catch (const predict::OutOfMemoryException& failure) {

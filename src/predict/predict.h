@@ -18,21 +18,12 @@
 #include "model/catalogue.h"
 #include "model/config.h"
 #include "model/recipe.h"
+#include "predict/allocation_trace.h"
+#include "predict/allocator_options.h"
 
 namespace headroom {
 
-// PYTORCH_ALLOC_CONF, as far as it decides how much is reserved.
-struct AllocatorOptions {
-  enum class Backend { kNative, kExpandableSegments, kIdeal };
-  Backend backend = Backend::kNative;
-  Bytes max_split_size{-1};          // max_split_size_mb; negative: unlimited, the default
-  int roundup_power2_divisions = 0;  // 0: off, the default
-  double garbage_collection_threshold = 0;
-};
-
-// Reads "expandable_segments:True,max_split_size_mb:128". Fails on unknown keys, naming the
-// nearest.
-Result<AllocatorOptions> ParseAllocConf(std::string_view text);
+class OpObserver;
 
 // What the run happens on.
 struct Platform {
@@ -69,6 +60,7 @@ struct Prediction {
   AttnImplementation attn_used = AttnImplementation::kEager;
   std::vector<std::string> assumptions;  // one line each, most important first
   std::optional<OutOfMemory> out_of_memory;
+  AllocationTrace trace;  // what the allocator was asked for: tells what the run needs under a cap
 
   // What the process's figure in NVML peaks at: peak reserved and what lies outside.
   Bytes device() const { return ledger.peak_reserved() + ledger.context(); }
@@ -76,9 +68,10 @@ struct Prediction {
 
 // Plays `recipe` on `config`. Fails (kUnsupported) on an architecture or recipe that is not
 // modelled, and (kBadInput) on one that cannot run: a sequence beyond the positions, sizes whose
-// memory would not fit in 62 bits, a precision the GPU does not have.
+// memory would not fit in 62 bits, a precision the GPU does not have. `observer`, if any, is told
+// every kernel of the run.
 Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
-                           const Platform& platform);
+                           const Platform& platform, OpObserver* observer = nullptr);
 
 // model_types that Predict knows, sorted.
 std::vector<std::string_view> PredictableModelTypes();

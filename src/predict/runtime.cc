@@ -18,12 +18,16 @@ constexpr Bytes kCublasLtWorkspace = KiB(1024);
 
 }  // namespace
 
-Runtime::Runtime(const Platform& platform)
-    : platform_(platform), allocator_(MakeAllocator(platform.allocator, platform.memory_limit)) {
+Runtime::Runtime(const Platform& platform, OpObserver* observer)
+    : platform_(platform),
+      allocator_(MakeAllocator(platform.allocator, platform.memory_limit)),
+      trace_(platform.allocator),
+      observer_(observer) {
   ledger_.Reserve(1 << 16);
 }
 
 Runtime::DeviceBlock Runtime::AllocBlock(Bytes bytes) {
+  trace_.Alloc(bytes);
   const std::optional<AllocatorModel::Allocation> allocation = allocator_->Alloc(bytes);
   const Bytes change = allocator_->reserved() - reserved_;
   if (change != Bytes(0)) {
@@ -45,11 +49,24 @@ Ledger Runtime::TakeLedger() {
 
 void Runtime::FreeBlock(const DeviceBlock& block) {
   if (ended_) return;
+  // Blocks are numbered in the ledger as allocations are in the trace.
+  trace_.Free(static_cast<uint32_t>(block.id));
   allocator_->Free(block.handle);
   ledger_.Free(block.id);
 }
 
+void Runtime::KernelsLoaded() {
+  trace_.Note(AllocationTrace::Mark::kKernelsLoaded);
+  allocator_->KernelsLoaded();
+}
+
+void Runtime::ReportOp(const char* name, const OpWork& work) {
+  if (observer_ != nullptr)
+    observer_->OnOp({name, ledger_.ModulePath(module), phase, work, in_backward});
+}
+
 void Runtime::EmptyCache() {
+  trace_.Note(AllocationTrace::Mark::kEmptyCache);
   allocator_->EmptyCache();
   const Bytes change = allocator_->reserved() - reserved_;
   if (change != Bytes(0)) ledger_.ChangeReserved(change);
@@ -66,6 +83,7 @@ void Runtime::EnsureCublasWorkspace(Gemm gemm) {
   const Scoped as_workspace(component, Component::kWorkspace);
   const Scoped plain(kind, Kind::kOther);
   if (!cublas_workspace_[index]) {
+    trace_.Note(AllocationTrace::Mark::kCublasHandleCreated);
     allocator_->CublasHandleCreated();
     cublas_workspace_[index] = MakeRef<Storage>(*this, CublasWorkspaceSize(platform_.gpu));
   }

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "ledger/ledger.h"
+#include "predict/allocation_trace.h"
+#include "predict/op_observer.h"
 #include "predict/predict.h"
 #include "predict/tensor.h"
 
@@ -50,13 +52,16 @@ enum class Thread : uint8_t { kMain, kBackward };
 
 class Runtime {
  public:
-  explicit Runtime(const Platform& platform);
+  // `observer` is told every kernel; null: nobody is.
+  explicit Runtime(const Platform& platform, OpObserver* observer = nullptr);
   Runtime(const Runtime&) = delete;
 
   const Platform& platform() const { return platform_; }
   Ledger& ledger() { return ledger_; }
   // Ends the run: what is freed from here on (the process exits) is no event any more.
   Ledger TakeLedger();
+  // What was asked of the allocator until then. REQUIRES: TakeLedger was called.
+  AllocationTrace TakeTrace() { return std::move(trace_); }
 
   // ---- Device memory ----
 
@@ -68,7 +73,7 @@ class Runtime {
   DeviceBlock AllocBlock(Bytes bytes);
   void FreeBlock(const DeviceBlock& block);
   void EmptyCache();
-  void KernelsLoaded() { allocator_->KernelsLoaded(); }
+  void KernelsLoaded();
 
   // Memory an op needs only while it runs, freed with the returned storage.
   Ref<Storage> Scratch(int64_t bytes);
@@ -90,6 +95,10 @@ class Runtime {
   // Interned once per literal.
   OpId InternOp(const char* name);
 
+  // Tells the observer of one kernel (op_report.h counts what it does).
+  bool observed() const { return observer_ != nullptr; }
+  void ReportOp(const char* name, const OpWork& work);
+
   // ---- Thread-local state of PyTorch ----
 
   bool grad_enabled = true;
@@ -105,6 +114,8 @@ class Runtime {
   Ledger ledger_;
   bool ended_ = false;
   std::unique_ptr<AllocatorModel> allocator_;
+  AllocationTrace trace_;
+  OpObserver* observer_;
   Bytes reserved_;
   OpId op_{};
   std::unordered_map<const char*, OpId> op_ids_;

@@ -114,6 +114,15 @@ std::string PlanJson(const PlanReport& report) {
   return Dump(json);
 }
 
+// The verdict at the edge: errors of the boundary are fractions of the measured one.
+Json FitJson(const FitSummary& fit) {
+  if (fit.rows == 0) return nullptr;
+  return {{"rows", fit.rows},
+          {"false_fits", fit.false_fits},
+          {"false_refusals", fit.false_refusals},
+          {"boundary", {{"median", fit.boundary.median}, {"max", fit.boundary.max}}}};
+}
+
 std::string ScoreJson(const ScoreReport& report) {
   const ScoreSummary summary = Summarize(report);
   Json json = {{"rows", summary.rows},
@@ -125,6 +134,7 @@ std::string ScoreJson(const ScoreReport& report) {
                {"reserved", ErrorsJson(summary.reserved)},
                {"device", ErrorsJson(summary.device)},
                {"phase_allocated", ErrorsJson(summary.phase_allocated)},
+               {"fit", FitJson(summary.fit)},
                {"worst", Json::array()}};
   for (const WorstComparison& worst : Worst(report, kWorstRows)) {
     json["worst"].push_back({{"id", worst.id},

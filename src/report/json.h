@@ -18,7 +18,8 @@ inline constexpr int kPlanSchema = 1;
 // to peak.allocated, with cache to totals.reserved, with context to totals.device.
 std::string PlanJson(const PlanReport& report);
 
-// {"rows", "supported", "unsupported", "params_exact", …, "worst"}.
+// {"rows", "supported", "unsupported", "params_exact", …, "fit", "worst"}; fit is null when no row
+// holds a measured boundary.
 std::string ScoreJson(const ScoreReport& report);
 
 }  // namespace headroom

@@ -38,8 +38,23 @@ std::vector<const Comparison*> ByteComparisons(const ScoreRow& row) {
   std::vector<const Comparison*> all = {Pointer(row.after_model), Pointer(row.allocated),
                                         Pointer(row.reserved), Pointer(row.device),
                                         row.WorstPhase()};
+  if (row.fit) all.push_back(&row.fit->boundary);
   std::erase(all, nullptr);
   return all;
+}
+
+FitSummary SummarizeFit(const std::vector<ScoreRow>& rows) {
+  FitSummary summary;
+  std::vector<const Comparison*> boundaries;
+  for (const ScoreRow& row : rows) {
+    if (!row.fit) continue;
+    boundaries.push_back(&row.fit->boundary);
+    summary.false_fits += row.fit->false_fit ? 1 : 0;
+    summary.false_refusals += row.fit->false_refusal ? 1 : 0;
+  }
+  summary.rows = static_cast<int>(boundaries.size());
+  summary.boundary = SummarizeErrors(boundaries);
+  return summary;
 }
 
 }  // namespace
@@ -83,6 +98,7 @@ ScoreSummary Summarize(const ScoreReport& report) {
   summary.reserved = SummarizeErrors(reserved);
   summary.device = SummarizeErrors(device);
   summary.phase_allocated = SummarizeErrors(phases);
+  summary.fit = SummarizeFit(report.rows);
   return summary;
 }
 

@@ -23,6 +23,15 @@ struct Comparison {
   bool exact() const { return measured == predicted; }
 };
 
+// The smallest cap on reserved memory under which a run completes. The verdict is wrong when it
+// says "fits" 1 % below the largest cap seen to fail, or refuses 1 % above the smallest seen to
+// complete.
+struct FitComparison {
+  Comparison boundary;
+  bool false_fit = false;
+  bool false_refusal = false;
+};
+
 struct ScoreRow {
   std::string id;
   // Absent where the row does not hold the measurement.
@@ -32,6 +41,7 @@ struct ScoreRow {
   std::optional<Comparison> reserved;
   std::optional<Comparison> device;
   std::vector<Comparison> phases;  // allocated and peak of every phase
+  std::optional<FitComparison> fit;
 
   // The phase comparison with the largest error; null without phases.
   const Comparison* WorstPhase() const;
@@ -60,6 +70,13 @@ struct ErrorSummary {
   int under_1pct = 0;  // predicted more than 1 % too low
 };
 
+struct FitSummary {
+  int rows = 0;
+  int false_fits = 0;
+  int false_refusals = 0;
+  ErrorSummary boundary;
+};
+
 struct ScoreSummary {
   int rows = 0;
   int supported = 0;
@@ -70,6 +87,7 @@ struct ScoreSummary {
   ErrorSummary reserved;
   ErrorSummary device;
   ErrorSummary phase_allocated;
+  FitSummary fit;
 };
 
 ScoreSummary Summarize(const ScoreReport& report);

@@ -91,6 +91,27 @@ TEST(Score, JsonHasTheDocumentedShape) {
   EXPECT_EQ(json["worst"][0]["measured"], 1000);
 }
 
+TEST(Score, JudgesVerdictsAtTheBoundary) {
+  ScoreReport report = Report();
+  report.rows[0].fit = FitComparison{{"boundary", 1000, 1008}, false, false};
+  report.rows[1].fit = FitComparison{{"boundary", 1000, 980}, true, false};
+  const FitSummary fit = Summarize(report).fit;
+  EXPECT_EQ(fit.rows, 2);
+  EXPECT_EQ(fit.false_fits, 1);
+  EXPECT_EQ(fit.false_refusals, 0);
+  EXPECT_DOUBLE_EQ(fit.boundary.median, 0.014);
+  const Json json = Json::parse(ScoreJson(report));
+  EXPECT_EQ(json["fit"]["rows"], 2);
+  EXPECT_DOUBLE_EQ(json["fit"]["boundary"]["max"].get<double>(), 0.02);
+  const std::string text = ScoreText(report, ScoreDetail::kLines, {});
+  EXPECT_THAT(text, HasSubstr("false fit"));
+  EXPECT_THAT(text, HasSubstr("2 rows, 1 false fits, 0 false refusals"));
+}
+
+TEST(Score, SaysNothingOfBoundariesThatNobodyMeasured) {
+  EXPECT_TRUE(Json::parse(ScoreJson(Report()))["fit"].is_null());
+}
+
 TEST(Score, MeasuredZeroIsNoDivisionByZero) {
   ScoreReport report;
   report.rows = {Row("z", 0, 5)};

@@ -15,6 +15,7 @@ namespace {
 constexpr int kNumberWidth = 10;
 constexpr int kErrorWidth = 8;
 constexpr int kReservedWidth = 10;
+constexpr int kVerdictWidth = 15;
 
 std::string ErrorText(const Comparison& comparison) {
   if (comparison.exact()) return "exact";
@@ -77,6 +78,7 @@ std::string RowBlock(const TextStyle& style, const ScoreRow& row) {
     add(Pointer(*comparison));
   }
   for (const Comparison& phase : row.phases) add(&phase);
+  if (row.fit) add(&row.fit->boundary);
   return out;
 }
 
@@ -105,6 +107,42 @@ std::string Skipped(const ScoreReport& report, const TextStyle& style) {
   return out;
 }
 
+// Where the run begins to fit: a line for each row that was measured there, worst first.
+std::string FitText(const ScoreReport& report, const FitSummary& summary, const TextStyle& style) {
+  if (summary.rows == 0) return "";
+  std::vector<const ScoreRow*> rows;
+  for (const ScoreRow& row : report.rows) {
+    if (row.fit) rows.push_back(&row);
+  }
+  std::ranges::stable_sort(rows, std::greater(), [](const ScoreRow* row) {
+    return std::abs(row->fit->boundary.error());
+  });
+  const int id_width = style.width - 2 * kNumberWidth - kErrorWidth - kVerdictWidth;
+  std::string out =
+      '\n' +
+      Paint(style, Colour::kDim,
+            PadRight("smallest cap that fits, MiB", id_width) + PadLeft("measured", kNumberWidth) +
+                PadLeft("predicted", kNumberWidth) + PadLeft("error", kErrorWidth) +
+                PadLeft("verdict", kVerdictWidth)) +
+      '\n';
+  for (const ScoreRow* row : rows) {
+    const FitComparison& fit = *row->fit;
+    const bool wrong = fit.false_fit || fit.false_refusal;
+    const std::string_view verdict = fit.false_fit       ? "false fit"
+                                     : fit.false_refusal ? "false refusal"
+                                                         : "right";
+    out += PadRight(Shorten(style, row->id, id_width), id_width) +
+           PadLeft(MiBNumber(Bytes(fit.boundary.measured)), kNumberWidth) +
+           PadLeft(MiBNumber(Bytes(fit.boundary.predicted)), kNumberWidth) +
+           ErrorCell(style, &fit.boundary) +
+           PadLeft(Paint(style, wrong ? Colour::kRed : Colour::kGreen, verdict), kVerdictWidth) +
+           '\n';
+  }
+  return out + fmt::format("{} rows, {} false fits, {} false refusals; error: median {}, max {}\n",
+                           summary.rows, summary.false_fits, summary.false_refusals,
+                           Percent(summary.boundary.median, 2), Percent(summary.boundary.max, 2));
+}
+
 std::string SummaryText(const ScoreReport& report, const TextStyle& style) {
   const ScoreSummary summary = Summarize(report);
   std::string out = Paint(style, Colour::kBold,
@@ -124,7 +162,7 @@ std::string SummaryText(const ScoreReport& report, const TextStyle& style) {
   return out + SummaryLine(style, "allocated", summary.allocated) +
          SummaryLine(style, "phases", summary.phase_allocated) +
          SummaryLine(style, "reserved", summary.reserved) +
-         SummaryLine(style, "device", summary.device);
+         SummaryLine(style, "device", summary.device) + FitText(report, summary.fit, style);
 }
 
 }  // namespace

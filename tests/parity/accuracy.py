@@ -24,14 +24,20 @@ BOUNDS = {
         "allocated_max": 0.005, "allocated_exact": 28, "phase_max": 0.01,
         "reserved_max": 0.04, "reserved_median": 0.01, "device_max": 0.03,
     },
+    "fit_boundary.jsonl": {
+        "allocated_max": 0.005, "allocated_exact": 7, "phase_max": 0.01,
+        "reserved_max": 0.03, "reserved_median": 0.01, "device_max": 0.03,
+        "boundary_max": 0.01, "boundary_rows": 11, "unsupported": 1,  # LoRA
+    },
 }
 
 
 def failures(name, score, bounds):
     """What is out of bounds, one line each."""
     checks = [
-        ("unsupported rows", sum(score["unsupported"].values()), 0, "most"),
-        ("rows with exact parameter counts", score["params_exact"], score["supported"], "least"),
+        ("unsupported rows", sum(score["unsupported"].values()), bounds.get("unsupported", 0), "most"),
+        ("rows with exact parameter counts", score["params_exact"],
+         0 if "boundary_rows" in bounds else score["supported"], "least"),
         ("allocated peak, largest error", score["allocated"]["max"], bounds["allocated_max"], "most"),
         ("allocated peak, exact rows", score["allocated"]["exact"], bounds["allocated_exact"], "least"),
         ("allocated peak, rows over 1 % too low", score["allocated"]["under_1pct"], 0, "most"),
@@ -40,6 +46,14 @@ def failures(name, score, bounds):
         ("reserved peak, median error", score["reserved"]["median"], bounds["reserved_median"], "most"),
         ("device total, largest error", score["device"]["max"], bounds["device_max"], "most"),
     ]
+    if "boundary_rows" in bounds:
+        fit = score["fit"]
+        checks += [
+            ("rows with a predicted boundary", fit["rows"], bounds["boundary_rows"], "least"),
+            ("boundary, largest error", fit["boundary"]["max"], bounds["boundary_max"], "most"),
+            ("false fits", fit["false_fits"], 0, "most"),
+            ("false refusals", fit["false_refusals"], 0, "most"),
+        ]
     for what, value, bound, direction in checks:
         if value > bound if direction == "most" else value < bound:
             yield f"{name}: {what}: {value}, allowed at {direction} {bound}"

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "advise/advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "advise/why_not.h"
+
+namespace headroom {
+namespace {
+
+constexpr int64_t kMostSamples = 1 << 20;
+constexpr int64_t kMostTokens = 1 << 24;
+constexpr size_t kLargestCombination = 3;
+constexpr size_t kCombinationsShown = 5;
+// Predictions spent on combinations of each Effect.
+constexpr int kPredictionsPerEffect = 32;
+// A change that saves less than this fraction is none.
+constexpr double kNegligible = 0.002;
+
+using Progress = std::function<void(int predictions)>;
+
+// Divisors of `batch` below it, largest first: micro-batches that keep the samples of a step.
+std::vector<int64_t> MicroBatches(int64_t batch) {
+  std::vector<int64_t> divisors;
+  for (int64_t d = batch / 2; d >= 1; --d) {
+    if (batch % d == 0) divisors.push_back(d);
+  }
+  return divisors;
+}
+
+Variant WithMicroBatch(Variant variant, int64_t micro) {
+  Recipe& recipe = variant.recipe;
+  recipe.gradient_accumulation_steps *= recipe.per_device_train_batch_size / micro;
+  recipe.per_device_train_batch_size = micro;
+  return variant;
+}
+
+std::string MicroBatchName(const Variant& variant) {
+  return fmt::format("micro-batch {} x {}", variant.recipe.per_device_train_batch_size,
+                     variant.recipe.gradient_accumulation_steps);
+}
+
+auto RankOf(const Change& change) {
+  return std::tuple(change.effect, change.time_change, change.parts.size());
+}
+
+// A lever that applies to the asked recipe, and what it does alone.
+struct Usable {
+  const Lever* lever;
+  double time_change;
+  Bytes needed;
+};
+
+class Advisor {
+ public:
+  Advisor(Workbench& bench, const Variant& asked, const Progress& progress)
+      : bench_(bench), progress_(progress) {
+    advice_.asked_variant = asked;
+    advice_.asked = bench.Measure(asked);
+    if (advice_.asked.ran()) advice_.asked.fits = bench.FitsPlayedOut(asked);
+  }
+
+  Result<Advice> Run(const AdviceScope& scope) {
+    if (!advice_.asked.ran()) return Error::BadInput(advice_.asked.refused);
+    if (scope.batch) HEADROOM_RETURN_IF_ERROR(FindBatch());
+    if (scope.sequence) HEADROOM_RETURN_IF_ERROR(FindSequence());
+    if (!scope.changes) return std::move(advice_);
+    TryAlone();
+    TryWithoutHope();
+    if (!advice_.asked.fits) TryTogether();
+    std::ranges::stable_sort(advice_.alone, {}, RankOf);
+    std::ranges::stable_sort(advice_.together, {}, RankOf);
+    if (advice_.together.size() > kCombinationsShown) advice_.together.resize(kCombinationsShown);
+    return std::move(advice_);
+  }
+
+ private:
+  const Variant& asked() const { return advice_.asked_variant; }
+  LeverContext context() const { return {bench_.platform().gpu, advice_.asked.attn_used}; }
+
+  const Trial& Try(const Variant& variant) {
+    if (progress_) progress_(bench_.predictions());
+    return bench_.Try(variant);
+  }
+
+  // ---- The largest that fits ----
+
+  Result<Fit> FitOf(const Variant& variant) {
+    const Trial& trial = Try(variant);
+    if (!trial.ran()) return Fit::kRefused;
+    return trial.fits ? Fit::kFits : Fit::kTooLarge;
+  }
+
+  Status FindBatch() {
+    const auto fit = [&](int64_t batch) {
+      Variant variant = asked();
+      variant.recipe.per_device_train_batch_size = batch;
+      return FitOf(variant);
+    };
+    HEADROOM_ASSIGN_OR_RETURN(
+        advice_.batch, FindLargest(fit, asked().recipe.per_device_train_batch_size, kMostSamples));
+    return {};
+  }
+
+  Status FindSequence() {
+    const Recipe& recipe = asked().recipe;
+    if (recipe.sequence_length == 0) return {};
+    const auto fit = [&](int64_t tokens) {
+      Variant variant = asked();
+      variant.recipe.sequence_length = tokens;
+      return FitOf(variant);
+    };
+    advice_.most_tokens = std::max(
+        bench_.config().MaybeInt("max_position_embeddings").value_or(kMostTokens), int64_t{1});
+    HEADROOM_ASSIGN_OR_RETURN(advice_.sequence,
+                              FindLargest(fit, recipe.sequence_length, advice_.most_tokens));
+    return {};
+  }
+
+  // ---- Changes ----
+
+  Change MakeChange(std::vector<std::string> parts, const Variant& variant, Effect effect) {
+    Change change{std::move(parts), variant, bench_.Measure(variant), effect, Bytes(0), 0, ""};
+    if (!change.trial.ran()) return change;
+    change.saved = *advice_.asked.needed - *change.trial.needed;
+    change.time_change = change.trial.cost.seconds() / advice_.asked.cost.seconds() - 1;
+    return change;
+  }
+
+  bool Helps(const Change& change) const {
+    return static_cast<double>(change.saved.count()) >
+           kNegligible * static_cast<double>(advice_.asked.needed->count());
+  }
+
+  void TryAlone() {
+    for (const Lever& lever : Levers()) {
+      Variant variant = asked();
+      if (!lever.apply(variant, context())) continue;
+      if (progress_) progress_(bench_.predictions());
+      Change change = MakeChange({std::string(lever.name)}, variant, lever.effect);
+      change.note = lever.note;
+      if (change.trial.ran()) {
+        usable_.push_back({&lever, change.time_change, *change.trial.needed});
+      }
+      if (change.trial.ran() && Helps(change)) {
+        advice_.alone.push_back(std::move(change));
+      } else {
+        advice_.without_help.push_back(
+            {std::string(lever.name), WhyNot(advice_.asked, change.trial, lever.lowers)});
+      }
+    }
+    TryMicroBatch();
+    PreferOneCheckpointing();
+  }
+
+  // The largest micro-batch that fits; the smallest, when none does.
+  void TryMicroBatch() {
+    const std::vector<int64_t> sizes = MicroBatches(asked().recipe.per_device_train_batch_size);
+    if (sizes.empty()) return;
+    const std::optional<int64_t> fitting = LargestMicroBatch(asked());
+    const Variant variant = WithMicroBatch(asked(), fitting.value_or(1));
+    Change change = MakeChange({MicroBatchName(variant)}, variant, Effect::kSame);
+    change.note = "the same samples a step, in more and smaller forward passes";
+    change.trial.fits = bench_.FitsPlayedOut(variant);
+    if (Helps(change)) {
+      advice_.alone.push_back(std::move(change));
+    } else {
+      advice_.without_help.push_back(
+          {MicroBatchName(variant), WhyNot(advice_.asked, change.trial, Component::kActivations)});
+    }
+  }
+
+  // Both forms of checkpointing differ by little: combinations use the one that needs less.
+  void PreferOneCheckpointing() {
+    const auto of_group = [](const Usable& u) { return u.lever->group == "checkpointing"; };
+    const auto best = std::ranges::min_element(
+        usable_, {}, [&](const Usable& u) { return std::pair(!of_group(u), u.needed); });
+    if (best == usable_.end() || !of_group(*best)) return;
+    const Lever* kept = best->lever;
+    std::erase_if(usable_, [&](const Usable& u) { return of_group(u) && u.lever != kept; });
+  }
+
+  // What people try, and what cannot help.
+  void TryWithoutHope() {
+    Variant more = asked();
+    more.recipe.gradient_accumulation_steps *= 2;
+    const Change change = MakeChange({}, more, Effect::kSame);
+    // What is left between blocks can fall either way by a few MiB.
+    constexpr double kLuck = 0.01;
+    const auto saved = static_cast<double>(change.saved.count());
+    const auto needed = static_cast<double>(advice_.asked.needed->count());
+    if (change.trial.ran() && saved < kLuck * needed) {
+      advice_.without_help.push_back(
+          {"accumulation alone",
+           "each forward and backward stays as large as it is: only a smaller micro-batch lowers "
+           "the peak"});
+    }
+    advice_.without_help.push_back(
+        {"torch.cuda.empty_cache()",
+         "the allocator gives its cached blocks back by itself before it fails, and what is needed "
+         "already counts that"});
+  }
+
+  // ---- Combinations ----
+
+  using Subset = std::vector<const Usable*>;
+
+  Variant Applied(const Subset& subset) const {
+    Variant variant = asked();
+    for (const Usable* use : subset) use->lever->apply(variant, context());
+    return variant;
+  }
+
+  static Effect EffectOf(const Subset& subset) {
+    Effect effect = Effect::kSame;
+    for (const Usable* use : subset) effect = std::max(effect, use->lever->effect);
+    return effect;
+  }
+
+  // The largest micro-batch of `variant` that fits, taking that smaller ones need less.
+  std::optional<int64_t> LargestMicroBatch(const Variant& variant) {
+    const std::vector<int64_t> sizes = MicroBatches(variant.recipe.per_device_train_batch_size);
+    const auto first = std::ranges::partition_point(
+        sizes, [&](int64_t micro) { return !Try(WithMicroBatch(variant, micro)).fits; });
+    if (first == sizes.end()) return std::nullopt;
+    return *first;
+  }
+
+  // Subsets of at most kLargestCombination levers of different groups, cheapest first.
+  std::vector<Subset> Subsets() const {
+    std::vector<Subset> subsets = {{}};
+    for (const Usable& use : usable_) {
+      const size_t before = subsets.size();
+      for (size_t i = 0; i < before; ++i) {
+        const bool taken = std::ranges::any_of(subsets[i], [&](const Usable* other) {
+          return other->lever->group == use.lever->group;
+        });
+        if (taken || subsets[i].size() == kLargestCombination) continue;
+        Subset larger = subsets[i];
+        larger.push_back(&use);
+        subsets.push_back(std::move(larger));
+      }
+    }
+    std::ranges::stable_sort(subsets, {}, [](const Subset& subset) {
+      double time = 0;
+      for (const Usable* use : subset) time += use->time_change;
+      return std::tuple(EffectOf(subset), time, subset.size());
+    });
+    return subsets;
+  }
+
+  // A combination that fits; without a micro-batch, as many samples at once as asked.
+  struct Solution {
+    Subset subset;
+    std::optional<int64_t> micro;
+    double seconds;
+  };
+
+  Variant VariantOf(const Subset& subset, std::optional<int64_t> micro) const {
+    const Variant variant = Applied(subset);
+    return micro ? WithMicroBatch(variant, *micro) : variant;
+  }
+
+  std::optional<Solution> Solve(const Subset& subset) {
+    const Variant variant = Applied(subset);
+    if (Try(variant).fits) return Shrunk({subset, std::nullopt, 0});
+    const std::optional<int64_t> micro = LargestMicroBatch(variant);
+    if (!micro) return std::nullopt;
+    return Shrunk({subset, micro, 0});
+  }
+
+  // Without the levers that it does not need.
+  Solution Shrunk(Solution solution) {
+    for (size_t i = 0; i < solution.subset.size();) {
+      Subset smaller = solution.subset;
+      smaller.erase(smaller.begin() + static_cast<std::ptrdiff_t>(i));
+      const bool fits = Try(VariantOf(smaller, solution.micro)).fits;
+      if (fits && EffectOf(smaller) <= EffectOf(solution.subset)) {
+        solution.subset = std::move(smaller);
+        i = 0;  // what was needed beside it may not be needed any more
+      } else {
+        ++i;
+      }
+    }
+    solution.seconds = Try(VariantOf(solution.subset, solution.micro)).cost.seconds();
+    return solution;
+  }
+
+  // Whether a solution with fewer changes, or the same, is as fast.
+  bool Dominated(const Solution& solution) const {
+    return std::ranges::any_of(solutions_, [&](const Solution& other) {
+      const bool within = std::ranges::all_of(other.subset, [&](const Usable* use) {
+        return std::ranges::find(solution.subset, use) != solution.subset.end();
+      });
+      return within && other.seconds <= solution.seconds * (1 + kNegligible);
+    });
+  }
+
+  void TryTogether() {
+    int spent_before = bench_.predictions();
+    Effect effect = Effect::kSame;
+    for (const Subset& subset : Subsets()) {
+      if (EffectOf(subset) != effect) {
+        effect = EffectOf(subset);
+        spent_before = bench_.predictions();
+      }
+      if (bench_.predictions() - spent_before > kPredictionsPerEffect) continue;
+      Add(Solve(subset));
+    }
+    for (const Effect most : {Effect::kSame, Effect::kRounding, Effect::kTraining}) {
+      if (solutions_.empty()) Add(Solve(Everything(most)));
+    }
+    for (const Solution& solution : solutions_) AddTogether(solution);
+  }
+
+  void Add(std::optional<Solution> solution) {
+    if (solution && !Dominated(*solution)) solutions_.push_back(*std::move(solution));
+  }
+
+  // Of each group the lever that alone needs the least.
+  Subset Everything(Effect most) const {
+    Subset all;
+    for (const Usable& use : usable_) {
+      if (use.lever->effect > most) continue;
+      const auto same = std::ranges::find_if(
+          all, [&](const Usable* other) { return other->lever->group == use.lever->group; });
+      if (same == all.end()) {
+        all.push_back(&use);
+      } else if (use.needed < (*same)->needed) {
+        *same = &use;
+      }
+    }
+    return all;
+  }
+
+  void AddTogether(const Solution& solution) {
+    const Variant variant = VariantOf(solution.subset, solution.micro);
+    std::vector<std::string> parts;
+    for (const Usable* use : solution.subset) parts.emplace_back(use->lever->name);
+    if (solution.micro) parts.push_back(MicroBatchName(variant));
+    if (parts.size() < 2 || !bench_.FitsPlayedOut(variant)) return;
+    advice_.together.push_back(MakeChange(std::move(parts), variant, EffectOf(solution.subset)));
+  }
+
+  Workbench& bench_;
+  const Progress& progress_;
+  Advice advice_;
+  std::vector<Usable> usable_;
+  std::vector<Solution> solutions_;
+};
+
+}  // namespace
+
+const Change* Advice::Best() const {
+  if (asked.fits) return nullptr;
+  const Change* best = nullptr;
+  for (const std::vector<Change>* list : {&alone, &together}) {
+    for (const Change& change : *list) {
+      if (!change.trial.fits) continue;
+      if (best == nullptr || RankOf(change) < RankOf(*best)) best = &change;
+    }
+  }
+  return best;
+}
+
+Result<Advice> Advise(Workbench& bench, const Variant& asked, const AdviceScope& scope,
+                      const Progress& progress) {
+  return Advisor(bench, asked, progress).Run(scope);
+}
+
+}  // namespace headroom

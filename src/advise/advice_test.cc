@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "advise/advice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "advise/realise.h"
+
+namespace headroom {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::string_view kSmallGpt2 =
+    R"({"model_type": "gpt2", "n_layer": 4, "n_embd": 256, "n_head": 4, "vocab_size": 8000,
+        "n_positions": 512})";
+
+ModelConfig SmallGpt2() {
+  Result<ModelConfig> config = ModelConfig::FromJson(kSmallGpt2, "test");
+  EXPECT_TRUE(config.ok());
+  return *std::move(config);
+}
+
+Variant Asked(int64_t batch, int64_t tokens) {
+  Variant variant;
+  variant.recipe.task = Task::kCausalLm;
+  variant.recipe.per_device_train_batch_size = batch;
+  variant.recipe.sequence_length = tokens;
+  return variant;
+}
+
+// The prediction itself, without a bench.
+bool Completes(const Variant& variant, Bytes memory) {
+  Platform platform = MeasuredPlatform();
+  platform.allocator = variant.allocator;
+  const ModelConfig config = SmallGpt2();
+  const Result<Prediction> free = Predict(config, variant.recipe, platform);
+  EXPECT_TRUE(free.ok());
+  platform.memory_limit = memory - free->ledger.context();
+  const Result<Prediction> capped = Predict(config, variant.recipe, platform);
+  return !capped->out_of_memory.has_value();
+}
+
+Advice AdviseSmall(const Variant& asked, Bytes memory) {
+  const ModelConfig config = SmallGpt2();
+  Workbench bench(config, MeasuredPlatform(), memory);
+  Result<Advice> advice = Advise(bench, asked, {}, nullptr);
+  EXPECT_TRUE(advice.ok()) << advice.error().message;
+  return *std::move(advice);
+}
+
+TEST(Advice, FindsTheLargestBatchToTheSample) {
+  const Bytes memory = MiB(3000);
+  const Variant asked = Asked(8, 256);
+  const Advice advice = AdviseSmall(asked, memory);
+  EXPECT_TRUE(advice.asked.fits);
+  ASSERT_TRUE(advice.batch && advice.batch->value);
+  EXPECT_TRUE(Completes(Asked(*advice.batch->value, 256), memory));
+  EXPECT_FALSE(Completes(Asked(*advice.batch->value + 1, 256), memory));
+  EXPECT_TRUE(advice.together.empty());
+  EXPECT_EQ(advice.Best(), nullptr);
+}
+
+TEST(Advice, EndsSequencesAtTheModelsPositions) {
+  const Advice advice = AdviseSmall(Asked(1, 128), MiB(4000));
+  ASSERT_TRUE(advice.sequence && advice.sequence->value);
+  EXPECT_EQ(*advice.sequence->value, 512);
+  EXPECT_FALSE(advice.sequence->limited_by_memory);
+}
+
+TEST(Advice, EveryChangeThatIsSaidToFitDoes) {
+  const Bytes memory = MiB(2400);
+  const Advice advice = AdviseSmall(Asked(32, 512), memory);
+  EXPECT_FALSE(advice.asked.fits);
+  ASSERT_NE(advice.Best(), nullptr);
+  int fitting = 0;
+  for (const auto* list : {&advice.alone, &advice.together}) {
+    for (const Change& change : *list) {
+      EXPECT_EQ(Completes(change.variant, memory), change.trial.fits) << change.parts[0];
+      EXPECT_EQ(*change.trial.needed <= memory, change.trial.fits) << change.parts[0];
+      fitting += change.trial.fits ? 1 : 0;
+    }
+  }
+  EXPECT_GE(fitting, 1);
+}
+
+TEST(Advice, KeepsTheSamplesOfAStep) {
+  const Advice advice = AdviseSmall(Asked(32, 512), MiB(2400));
+  for (const Change& change : advice.together) {
+    const Recipe& recipe = change.variant.recipe;
+    EXPECT_EQ(recipe.per_device_train_batch_size * recipe.gradient_accumulation_steps, 32);
+  }
+}
+
+TEST(Advice, ListsTheCheapestFirst) {
+  const Advice advice = AdviseSmall(Asked(32, 512), MiB(2400));
+  for (const auto* list : {&advice.alone, &advice.together}) {
+    for (size_t i = 1; i < list->size(); ++i) {
+      EXPECT_LE((*list)[i - 1].effect, (*list)[i].effect);
+      if ((*list)[i - 1].effect != (*list)[i].effect) continue;
+      EXPECT_LE((*list)[i - 1].time_change, (*list)[i].time_change);
+    }
+  }
+}
+
+TEST(Advice, FindsWhatFitsOnlyWithEverything) {
+  // Weights, gradients and moments of 10.4 M parameters alone are 160 MiB in float32.
+  const Advice asked = AdviseSmall(Asked(64, 512), MiB(1000));
+  EXPECT_FALSE(asked.asked.fits);
+  const Change* best = asked.Best();
+  ASSERT_NE(best, nullptr);
+  EXPECT_TRUE(Completes(best->variant, MiB(1000)));
+}
+
+TEST(Advice, SaysThatNothingHelps) {
+  const Advice advice = AdviseSmall(Asked(8, 256), MiB(780));
+  EXPECT_FALSE(advice.asked.fits);
+  EXPECT_EQ(advice.Best(), nullptr);
+  ASSERT_TRUE(advice.batch);
+  EXPECT_FALSE(advice.batch->value.has_value());
+}
+
+TEST(Advice, SaysWhyAChangeDoesNotHelp) {
+  const Advice advice = AdviseSmall(Asked(32, 512), MiB(2400));
+  bool accumulation = false;
+  for (const WithoutHelp& without : advice.without_help) {
+    EXPECT_FALSE(without.why.empty()) << without.name;
+    accumulation |= without.name == "accumulation alone";
+  }
+  EXPECT_TRUE(accumulation);
+}
+
+TEST(Advice, RefusesARecipeThatCannotRun) {
+  const ModelConfig config = SmallGpt2();
+  Workbench bench(config, MeasuredPlatform(), GiB(24));
+  EXPECT_FALSE(Advise(bench, Asked(1, 4096), {}, nullptr).ok());
+}
+
+TEST(Realise, WritesFlagsAndPython) {
+  Variant variant = Asked(4, 512);
+  variant.recipe.gradient_accumulation_steps = 8;
+  variant.recipe.precision = Precision::kBf16;
+  variant.recipe.gradient_checkpointing = true;
+  variant.recipe.weights_dtype = DType::kBFloat16;
+  variant.allocator.backend = AllocatorOptions::Backend::kExpandableSegments;
+  const Realisation realised = Realise(variant, "");
+  EXPECT_EQ(realised.flags,
+            "--task causal-lm --batch 4 --seq 512 --accum 8 --bf16 --dtype bfloat16 --optim "
+            "adamw_torch_fused --gradient-checkpointing --alloc-conf expandable_segments:True");
+  EXPECT_THAT(realised.training_arguments, HasSubstr("bf16=True"));
+  EXPECT_THAT(realised.training_arguments,
+              HasSubstr("gradient_checkpointing_kwargs={\"use_reentrant\": False}"));
+  EXPECT_EQ(realised.from_pretrained, "dtype=\"bfloat16\"");
+  EXPECT_EQ(realised.environment, "PYTORCH_ALLOC_CONF=expandable_segments:True");
+}
+
+}  // namespace
+}  // namespace headroom

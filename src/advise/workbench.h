@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Workbench: tries variants of one model on one device, each once.
+//
+// A trial is a prediction and its verdict. What the allocator needs is found by replaying the
+// trial's own allocations under caps (AllocationTrace); the model is run once.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "advise/levers.h"
+#include "advise/step_cost.h"
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ledger/ledger.h"
+#include "model/config.h"
+#include "predict/predict.h"
+
+namespace headroom {
+
+struct Trial {
+  std::string refused;  // why the variant cannot run; empty when it can
+  bool fits = false;
+  Bytes context;    // outside the allocator
+  Bytes allocated;  // peaks, without a limit
+  Bytes reserved;
+  std::optional<Bytes> needed;  // device memory: the smallest cap that completes, and the context
+  StepCost cost;
+  AttnImplementation attn_used = AttnImplementation::kAuto;
+  std::string peak_phase;  // name of the mark that closes the phase of the peak
+  ComponentBytes at_peak{};
+
+  bool ran() const { return refused.empty(); }
+};
+
+class Workbench {
+ public:
+  // `config` outlives it. `memory` is what the process may hold on the device.
+  Workbench(const ModelConfig& config, const Platform& platform, Bytes memory)
+      : config_(config), platform_(platform), memory_(memory) {}
+
+  // Whether `variant` fits. A variant that cannot run (an optimizer that is not modelled, a
+  // sequence beyond the positions) is a trial that was refused, not an error. Accumulation is
+  // played for few micro-batches: they repeat, but for the inputs, which all lie on the device from
+  // the start.
+  const Trial& Try(const Variant& variant) { return TryWith(variant, Detail::kFits); }
+  // And what it needs.
+  const Trial& Measure(const Variant& variant) { return TryWith(variant, Detail::kNeeds); }
+  // Plays `variant` to its last micro-batch.
+  bool FitsPlayedOut(const Variant& variant);
+
+  Bytes memory() const { return memory_; }
+  const Platform& platform() const { return platform_; }
+  const ModelConfig& config() const { return config_; }
+  int predictions() const { return predictions_; }
+
+ private:
+  enum class Detail { kFits, kNeeds };
+  const Trial& TryWith(const Variant& variant, Detail detail);
+  Trial Play(const Variant& variant, Detail detail);
+
+  const ModelConfig& config_;
+  const Platform platform_;
+  const Bytes memory_;
+  std::map<std::string, Trial> trials_;
+  int predictions_ = 0;
+};
+
+// Everything of a variant that decides its memory, as a text: two variants with equal texts are
+// one.
+std::string KeyOf(const Variant& variant);
+
+}  // namespace headroom

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// AllocationTrace: what a run asks of its allocator, in order, without the run.
+//
+// Under a cap on reserved memory a run asks for the same, in the same order, until the allocator
+// fails: no op looks at free memory. So what it does under any cap is found by replaying the trace
+// alone, in milliseconds, whatever the model.
+//
+//   trace     alloc 12 MiB (#0) | alloc 2 MiB (#1) | free #0 | alloc 19 MiB (#2)
+//   cap 31    segments of 12 and of 20 MiB are over it: fails at #1
+//   cap 40    32 are reserved and #2 does not fit beside them; #0's goes back: 20 + 20 do
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "predict/allocator_options.h"
+
+namespace headroom {
+
+class AllocationTrace {
+ public:
+  AllocationTrace() = default;
+  // Of a run under these settings, which replays keep.
+  explicit AllocationTrace(const AllocatorOptions& options) : options_(options) {}
+
+  // What happens beside requests.
+  enum class Mark : uint8_t { kEmptyCache, kKernelsLoaded, kCublasHandleCreated };
+
+  // ---- Recording ----
+
+  // The next allocation; they are numbered from 0.
+  void Alloc(Bytes bytes);
+  // REQUIRES: allocation `number` is live.
+  void Free(uint32_t number) { entries_.push_back(-1 - static_cast<int64_t>(number)); }
+  void Note(Mark mark);
+
+  // ---- Replaying ----
+
+  // Whether the run completes when the allocator may reserve `cap` and no more. As PyTorch's does,
+  // it gives cached segments back and tries again before it fails.
+  bool Completes(Bytes cap) const;
+
+  // The smallest cap that completes, by bisection to the allocator's unit of 2 MiB.
+  // REQUIRES: `completes` does. `fails` is known not to: at most the peak allocated.
+  Bytes SmallestCap(Bytes fails, Bytes completes) const;
+
+  size_t allocations() const { return allocations_; }
+
+ private:
+  AllocatorOptions options_;
+  // Bytes asked for; a freed number as -1 - number; or a mark.
+  std::vector<int64_t> entries_;
+  size_t allocations_ = 0;
+};
+
+}  // namespace headroom
