@@ -16,6 +16,10 @@ headroom_find(fmt)  # header-only: Debian packages no static library
 headroom_find(nlohmann_json 3.11)
 headroom_find(CLI11)
 headroom_find(yaml-cpp)
+if(HEADROOM_PORTABLE)
+  set(ZLIB_USE_STATIC_LIBS ON)  # FindZLIB knows it from CMake 3.24 on
+endif()
+headroom_find(ZLIB)
 if(HEADROOM_TESTS)
   headroom_find(GTest)
 endif()
@@ -32,7 +36,6 @@ if(TARGET yaml-cpp::yaml-cpp)
 endif()
 
 if(HEADROOM_PORTABLE)
-  set(ZLIB_USE_STATIC_LIBS ON)
   find_library(HEADROOM_YAML_CPP_STATIC libyaml-cpp.a REQUIRED)
   set_target_properties(${HEADROOM_YAML_CPP} PROPERTIES
     IMPORTED_CONFIGURATIONS "" IMPORTED_LOCATION ${HEADROOM_YAML_CPP_STATIC})

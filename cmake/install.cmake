@@ -19,11 +19,16 @@ headroom_install(ledger component.h ledger.h ledger_json.h)
 headroom_install(model catalogue.h config.h locate.h parameter_table.h recipe.h
   training_arguments.h)
 headroom_install(predict predict.h)
+headroom_install(observe classify.h frame_facts.h holders.h oom_message.h phases.h replay.h
+  snapshot.h stack_class.h stack_table.h string_table.h)
 headroom_install(report json.h module_tree.h plan_report.h plan_text.h score_report.h score_text.h
   text.h)
 
 # add_component keeps private libraries out of the export; these have code to link.
 target_link_libraries(headroom_model INTERFACE $<INSTALL_INTERFACE:$<LINK_ONLY:yaml-cpp>>)
+foreach(LIBRARY IN ITEMS ZLIB::ZLIB ${CMAKE_DL_LIBS})
+  target_link_libraries(headroom_observe INTERFACE $<INSTALL_INTERFACE:$<LINK_ONLY:${LIBRARY}>>)
+endforeach()
 
 configure_package_config_file(cmake/headroomConfig.cmake.in headroomConfig.cmake
   INSTALL_DESTINATION ${HEADROOM_PACKAGE_DIR})

@@ -71,7 +71,7 @@ void Finder::FindOptimizerWindows() {
   for (const Annotation& annotation : snapshot_.annotations) {
     on_device |= annotation.device == replay_.device;
   }
-  std::optional<uint32_t> start;
+  uint32_t start = kNoEvent;  // of the step that is open
   for (const Annotation& annotation : snapshot_.annotations) {
     if (on_device && annotation.device != replay_.device) continue;
     if (!snapshot_.strings.Get(annotation.name).starts_with("Optimizer.step")) continue;
@@ -80,11 +80,11 @@ void Finder::FindOptimizerWindows() {
     } else {
       // A ring that wrapped may have lost the start, and then what follows it as well.
       const uint32_t end = EventAt(annotation.time_us + 1);
-      if (end > range.first) windows_.push_back({start.value_or(range.first), end});
-      start.reset();
+      if (end > range.first) windows_.push_back({start == kNoEvent ? range.first : start, end});
+      start = kNoEvent;
     }
   }
-  if (start && *start < range.end()) windows_.push_back({*start, range.end()});
+  if (start < range.end()) windows_.push_back({start, range.end()});
   // A step that changed no memory still ends a step, at the event it stands before.
   std::erase_if(windows_, [](const Window& w) { return w.first > w.end; });
 }
