@@ -18,6 +18,8 @@ struct Command {
 };
 
 ExitCode RunPlan(std::span<const std::string> words);
+ExitCode RunExplain(std::span<const std::string> words);
+ExitCode RunDiff(std::span<const std::string> words);
 ExitCode RunScore(std::span<const std::string> words);
 ExitCode RunModels(std::span<const std::string> words);
 ExitCode RunGpus(std::span<const std::string> words);

@@ -21,6 +21,8 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"plan", "the memory of a training run, from its config and recipe", &RunPlan},
+    {"explain", "where the memory of a recorded or failed run went", &RunExplain},
+    {"diff", "two runs side by side: plans, recordings, or one of each", &RunDiff},
     {"score", "predictions beside measured runs, row by row", &RunScore},
     {"models", "the models known by name", &RunModels},
     {"gpus", "the GPUs known by name", &RunGpus},

@@ -10,6 +10,7 @@
 #include "plan_options.h"
 #include "report/json.h"
 #include "report/plan_text.h"
+#include "report/snapshot_export.h"
 
 namespace headroom::cli {
 namespace {
@@ -18,6 +19,12 @@ Result<Plan> MakeAndSave(const PlanOptions& options) {
   HEADROOM_ASSIGN_OR_RETURN(Plan plan, MakePlan(options));
   if (!options.ledger_path.empty()) {
     HEADROOM_RETURN_IF_ERROR(WriteFile(options.ledger_path, ToJson(plan.ledger)));
+  }
+  if (!options.snapshot_path.empty()) {
+    HEADROOM_RETURN_IF_ERROR(WriteFile(options.snapshot_path, SnapshotPickle(plan.ledger)));
+  }
+  if (!options.trace_path.empty()) {
+    HEADROOM_RETURN_IF_ERROR(WriteFile(options.trace_path, ChromeTrace(plan.ledger)));
   }
   return plan;
 }
