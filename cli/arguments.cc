@@ -46,16 +46,24 @@ std::string WithDashes(std::string word) {
   return word;
 }
 
+// "A B" takes two.
+size_t PositionalCount(const Syntax& syntax) {
+  if (syntax.positional.empty()) return 0;
+  return 1 + static_cast<size_t>(std::ranges::count(syntax.positional, ' '));
+}
+
 Error UnknownArgument(const Syntax& syntax, const std::string& word) {
   if (word == "True" || word == "true" || word == "False" || word == "false") {
     return Error::BadInput(fmt::format(
         "unexpected argument \"{}\": a flag takes it behind '=': --bf16={}", word, word));
   }
   if (!word.starts_with('-')) {
-    return Error::BadInput(fmt::format(
-        "unexpected argument \"{}\"{}: see headroom {} --help", word,
-        syntax.positional.empty() ? "" : fmt::format(" (one {} is taken)", syntax.positional),
-        syntax.command));
+    return Error::BadInput(fmt::format("unexpected argument \"{}\"{}: see headroom {} --help", word,
+                                       syntax.positional.empty() ? ""
+                                       : PositionalCount(syntax) == 1
+                                           ? fmt::format(" (one {} is taken)", syntax.positional)
+                                           : fmt::format(" (taken are {})", syntax.positional),
+                                       syntax.command));
   }
   std::vector<std::string_view> known;
   for (const Flag* flag : AllFlags(syntax)) {
@@ -142,9 +150,9 @@ Result<Arguments> ParseArguments(const Syntax& syntax, std::span<const std::stri
   }
   if (arguments.wants_help()) return arguments;
   for (const std::string& word : app.remaining()) {
-    const bool taken = !syntax.positional.empty() && arguments.positional_.empty();
+    const bool taken = arguments.positionals_.size() < PositionalCount(syntax);
     if (!taken || (word.starts_with('-') && word != "-")) return UnknownArgument(syntax, word);
-    arguments.positional_ = word;
+    arguments.positionals_.push_back(word);
   }
   return arguments;
 }

@@ -39,7 +39,7 @@ struct FlagGroup {
 struct Syntax {
   std::string_view command;     // "plan"
   std::string_view summary;     // one sentence
-  std::string_view positional;  // "MODEL"; empty when it takes none
+  std::string_view positional;  // "MODEL", "A B"; empty when it takes none
   std::string_view positional_help;
   std::string_view tail{};  // what may follow the flags and is not ours: "-- COMMAND ..."
   std::span<const FlagGroup> groups;
@@ -52,14 +52,18 @@ class Arguments {
   bool Has(std::string_view name) const { return values_.contains(name); }
   // Its value; "" for a flag given without one, nullopt when it was not given.
   std::optional<std::string> Value(std::string_view name) const;
-  // Empty when not given.
-  const std::string& positional() const { return positional_; }
+  // The first argument that is no flag; empty when not given.
+  const std::string& positional() const { return positional(0); }
+  const std::string& positional(size_t at) const {
+    static const std::string kNone;
+    return at < positionals_.size() ? positionals_[at] : kNone;
+  }
   bool wants_help() const { return Has("--help"); }
 
  private:
   friend Result<Arguments> ParseArguments(const Syntax&, std::span<const std::string>);
   std::map<std::string, std::string, std::less<>> values_;
-  std::string positional_;
+  std::vector<std::string> positionals_;
 };
 
 // Reads what follows the subcommand's name. Fails on unknown flags, missing or doubled values and

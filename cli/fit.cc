@@ -32,7 +32,7 @@ constexpr Flag kOutputFlags[] = {
 const Syntax& FitSyntax() {
   static const std::vector<FlagGroup> groups = [] {
     std::vector<FlagGroup> all = {{"Question", kFitFlags}};
-    std::ranges::copy(RunFlagGroups(), std::back_inserter(all));
+    std::ranges::copy(RecipeFlags(), std::back_inserter(all));
     all.push_back({"Output", kOutputFlags});
     return all;
   }();

@@ -21,9 +21,11 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"plan", "the memory of a training run, from its config and recipe", &RunPlan},
-    {"watch", "device memory now, or while a command runs", &RunWatch},
     {"fit", "what fits, and what to change so that it does, cheapest first", &RunFit},
     {"ops", "what a training step computes and moves, by class of operation", &RunOps},
+    {"explain", "where the memory of a recorded or failed run went", &RunExplain},
+    {"diff", "two runs side by side: plans, recordings, or one of each", &RunDiff},
+    {"watch", "device memory now, or while a command runs", &RunWatch},
     {"score", "predictions beside measured runs, row by row", &RunScore},
     {"models", "the models known by name", &RunModels},
     {"gpus", "the GPUs known by name", &RunGpus},

@@ -217,4 +217,11 @@ Result<Plan> MakePlan(const PlanOptions& options) {
   return Plan{std::move(prediction.ledger), std::move(report)};
 }
 
+Result<ResolvedModel> ResolveModel(const PlanOptions& options) {
+  HEADROOM_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options.model));
+  const Decided decided = Decide(options, model.config);
+  return ResolvedModel{std::move(model.name), std::move(model.config), decided.recipe.task,
+                       decided.recipe.weights_dtype.value_or(DType::kFloat32)};
+}
+
 }  // namespace headroom::cli

@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "base/result.h"
 #include "ledger/ledger.h"
 #include "model/config.h"
+#include "model/recipe.h"
 #include "plan_options.h"
 #include "predict/predict.h"
 #include "report/plan_report.h"
@@ -52,5 +54,14 @@ struct Plan {
 };
 
 Result<Plan> MakePlan(const PlanOptions& options);
+
+// The model and what MakePlan would decide about it, without predicting anything.
+struct ResolvedModel {
+  std::string name;
+  ModelConfig config;
+  Task task = Task::kCausalLm;
+  DType weights_dtype = DType::kFloat32;
+};
+Result<ResolvedModel> ResolveModel(const PlanOptions& options);
 
 }  // namespace headroom::cli

@@ -27,7 +27,7 @@ constexpr Flag kOutputFlags[] = {
 
 const Syntax& OpsSyntax() {
   static const std::vector<FlagGroup> groups = [] {
-    std::vector<FlagGroup> all(RunFlagGroups().begin(), RunFlagGroups().end());
+    std::vector<FlagGroup> all(RecipeFlags().begin(), RecipeFlags().end());
     all.push_back({"Output", kOutputFlags});
     return all;
   }();

@@ -15,6 +15,7 @@
 #include "report/json.h"
 #include "report/plan_page.h"
 #include "report/plan_text.h"
+#include "report/snapshot_export.h"
 #include "version.h"
 
 namespace headroom::cli {
@@ -29,6 +30,12 @@ Result<Plan> MakeAndSave(const PlanOptions& options) {
     const ReportPage page =
         PlanPage(plan.report, plan.ledger, fmt::format("headroom {}", kVersion));
     HEADROOM_RETURN_IF_ERROR(WriteFile(options.html_path, HtmlReport(page)));
+  }
+  if (!options.snapshot_path.empty()) {
+    HEADROOM_RETURN_IF_ERROR(WriteFile(options.snapshot_path, SnapshotPickle(plan.ledger)));
+  }
+  if (!options.trace_path.empty()) {
+    HEADROOM_RETURN_IF_ERROR(WriteFile(options.trace_path, ChromeTrace(plan.ledger)));
   }
   return plan;
 }

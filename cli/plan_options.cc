@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "model/training_arguments.h"
+#include "observe/training_args.h"
 #include "output.h"
 
 namespace headroom::cli {
@@ -55,7 +56,8 @@ constexpr Flag kTrainingFlags[] = {
      "recompute activations in backward; reentrant or non-reentrant (default)"},
     {"--use-reentrant", Takes::kNothing, "", "the reentrant kind of --gradient-checkpointing"},
     {"--max-grad-norm", Takes::kValue, "X", "gradient clipping (default 1.0; 0 turns it off)"},
-    {"--args", Takes::kValue, "FILE", "TrainingArguments as JSON or YAML; flags win over the file"},
+    {"--args", Takes::kValue, "FILE",
+     "TrainingArguments as JSON, YAML or Trainer's training_args.bin; flags win over the file"},
 };
 constexpr Flag kPlatformFlags[] = {
     {"--gpu", Takes::kValue, "NAME", "does it fit this card? (headroom gpus lists them)"},
@@ -70,12 +72,16 @@ constexpr Flag kOutputFlags[] = {
     {"--json", Takes::kNothing, "", "one JSON object, sizes in bytes"},
     {"--html", Takes::kValue, "FILE", "write the report as a page for a browser"},
     {"--ledger", Takes::kValue, "FILE", "write every allocation and free (docs/ledger_format.md)"},
+    {"--export-snapshot", Takes::kValue, "FILE",
+     "write them as a PyTorch memory snapshot, for pytorch.org/memory_viz"},
+    {"--export-trace", Takes::kValue, "FILE", "write them as a Chrome trace, for ui.perfetto.dev"},
     kColorFlag,
 };
 constexpr FlagGroup kGroups[] = {
     {"Batch and task", kBatchFlags}, {"Numbers", kNumberFlags}, {"Training", kTrainingFlags},
     {"Platform", kPlatformFlags},    {"Output", kOutputFlags},
 };
+constexpr size_t kRecipeGroups = 4;  // all but the output
 constexpr Syntax kSyntax = {
     .command = "plan",
     .summary =
@@ -250,7 +256,14 @@ Status ReadPlatform(const Arguments& arguments, PlanOptions& options) {
 Status ReadArgumentsFile(const Arguments& arguments, PlanOptions& options) {
   const std::optional<std::string> path = arguments.Value("--args");
   if (!path) return {};
-  HEADROOM_ASSIGN_OR_RETURN(const std::string text, ReadFile(*path, kLargestArguments));
+  HEADROOM_ASSIGN_OR_RETURN(std::string text, ReadFile(*path, kLargestArguments));
+  // What Trainer saves beside its checkpoints.
+  const bool saved_by_trainer = observe::LooksLikeTorchArchive(text);
+  if (saved_by_trainer) {
+    Result<std::string> json = observe::TrainingArgumentsJson(text, &DecidesMemory);
+    if (!json.ok()) return json.error().In(*path);
+    text = std::move(json).value();
+  }
   HEADROOM_ASSIGN_OR_RETURN(const TrainingArgumentsReading reading,
                             ReadTrainingArguments(text, *path));
   reading.ApplyTo(options.recipe);
@@ -258,7 +271,8 @@ Status ReadArgumentsFile(const Arguments& arguments, PlanOptions& options) {
   options.batch_given = reading.per_device_train_batch_size.has_value();
   options.optim_given = reading.optim.has_value();
   options.warnings = reading.warnings;
-  if (!reading.without_effect.empty()) {
+  // Trainer saves every field; in a file that somebody wrote, one without effect is a surprise.
+  if (!reading.without_effect.empty() && !saved_by_trainer) {
     options.warnings.push_back(fmt::format("{}: without effect on memory: {}", *path,
                                            fmt::join(reading.without_effect, ", ")));
   }
@@ -300,15 +314,27 @@ std::vector<std::string_view> TaskNames() {
 
 const Syntax& PlanSyntax() { return kSyntax; }
 
-std::span<const FlagGroup> RunFlagGroups() { return std::span(kGroups).first<4>(); }
+std::span<const FlagGroup> RecipeFlags() { return std::span(kGroups).first(kRecipeGroups); }
 
 Result<PlanOptions> ReadPlanOptions(const Arguments& arguments, std::string_view command) {
-  PlanOptions options;
-  options.model = arguments.positional();
-  if (options.model.empty()) {
+  if (arguments.positional().empty()) {
     return Error::BadInput(fmt::format(
         "no model: write headroom {0} MODEL, for example headroom {0} bert-base-uncased", command));
   }
+  HEADROOM_ASSIGN_OR_RETURN(PlanOptions options,
+                            ReadRecipeOptions(arguments, arguments.positional()));
+  options.json = arguments.Has("--json");
+  options.by_module = arguments.Has("--by-module");
+  options.html_path = arguments.Value("--html").value_or("");
+  options.ledger_path = arguments.Value("--ledger").value_or("");
+  options.snapshot_path = arguments.Value("--export-snapshot").value_or("");
+  options.trace_path = arguments.Value("--export-trace").value_or("");
+  return options;
+}
+
+Result<PlanOptions> ReadRecipeOptions(const Arguments& arguments, std::string model) {
+  PlanOptions options;
+  options.model = std::move(model);
   Recipe& recipe = options.recipe;
   HEADROOM_RETURN_IF_ERROR(ReadArgumentsFile(arguments, options));
   HEADROOM_RETURN_IF_ERROR(ReadBatch(arguments, options));
@@ -332,10 +358,6 @@ Result<PlanOptions> ReadPlanOptions(const Arguments& arguments, std::string_view
                     Name(*options.weights_dtype)));
   }
   HEADROOM_RETURN_IF_ERROR(ReadPlatform(arguments, options));
-  options.json = arguments.Has("--json");
-  options.by_module = arguments.Has("--by-module");
-  options.ledger_path = arguments.Value("--ledger").value_or("");
-  options.html_path = arguments.Value("--html").value_or("");
   return options;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,18 +45,22 @@ struct PlanOptions {
 
   bool json = false;
   bool by_module = false;
-  std::string ledger_path;  // empty: no ledger is written
-  std::string html_path;    // empty: no page is written
+  std::string html_path;      // empty: no page is written
+  std::string ledger_path;    // likewise: a ledger
+  std::string snapshot_path;  // likewise: a PyTorch snapshot
+  std::string trace_path;     // likewise: a Chrome trace
 
   std::vector<std::string> warnings;  // of the --args file
 };
 
 const Syntax& PlanSyntax();
-// The flags that say what is run and on what: every group but that of the output.
-std::span<const FlagGroup> RunFlagGroups();
+// The flags that describe a run and the machine, for subcommands that take a recipe too.
+std::span<const FlagGroup> RecipeFlags();
 
 // Checks every flag and reads the --args file. The message of an error names the flag, the value
 // and what to write instead.
 Result<PlanOptions> ReadPlanOptions(const Arguments& arguments, std::string_view command = "plan");
+// Those of RecipeFlags() alone, for `model`.
+Result<PlanOptions> ReadRecipeOptions(const Arguments& arguments, std::string model);
 
 }  // namespace headroom::cli

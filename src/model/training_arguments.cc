@@ -324,4 +324,9 @@ Result<TrainingArgumentsReading> ReadTrainingArguments(std::string_view text,
   return reading;
 }
 
+bool DecidesMemory(std::string_view field) {
+  return std::ranges::find(kRead, field) != std::end(kRead) ||
+         std::ranges::find(kNotModelled, field, &NotModelled::key) != std::end(kNotModelled);
+}
+
 }  // namespace headroom

@@ -49,4 +49,7 @@ struct TrainingArgumentsReading {
 Result<TrainingArgumentsReading> ReadTrainingArguments(std::string_view text,
                                                        std::string_view origin);
 
+// Whether the field is read, or warned of because it decides memory and is not modelled.
+bool DecidesMemory(std::string_view field);
+
 }  // namespace headroom

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -21,9 +22,16 @@ constexpr size_t kBufferSize = 2 * ByteWindow::kLargestNeed;
 
 class FromDescriptor final : public ByteSource {
  public:
-  explicit FromDescriptor(int descriptor) : descriptor_(descriptor) {}
+  FromDescriptor(int descriptor, std::string already_read)
+      : descriptor_(descriptor), already_read_(std::move(already_read)) {}
 
   Result<size_t> Read(char* out, size_t size) override {
+    if (given_ < already_read_.size()) {
+      const size_t part = std::min(size, already_read_.size() - given_);
+      std::memcpy(out, already_read_.data() + given_, part);
+      given_ += part;
+      return part;
+    }
     for (;;) {
       const ssize_t got = ::read(descriptor_, out, size);
       if (got >= 0) return static_cast<size_t>(got);
@@ -35,6 +43,8 @@ class FromDescriptor final : public ByteSource {
 
  private:
   int descriptor_;
+  std::string already_read_;
+  size_t given_ = 0;  // of already_read_
 };
 
 }  // namespace
@@ -106,8 +116,8 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
 }
 
-std::unique_ptr<ByteSource> DescriptorSource(int descriptor) {
-  return std::make_unique<FromDescriptor>(descriptor);
+std::unique_ptr<ByteSource> DescriptorSource(int descriptor, std::string already_read) {
+  return std::make_unique<FromDescriptor>(descriptor, std::move(already_read));
 }
 
 Carrier DetectCarrier(std::string_view head) {

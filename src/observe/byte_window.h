@@ -82,8 +82,8 @@ std::unique_ptr<ByteSource> GunzipSource(std::unique_ptr<ByteWindow> packed, Byt
 // base64 that follows the key "base64". Fails when there is none.
 std::unique_ptr<ByteSource> HtmlSource(std::unique_ptr<ByteWindow> page);
 
-// Everything that can be read from a descriptor (a pipe); closes nothing.
-std::unique_ptr<ByteSource> DescriptorSource(int descriptor);
+// `already_read`, then everything that can be read from a descriptor (a pipe); closes nothing.
+std::unique_ptr<ByteSource> DescriptorSource(int descriptor, std::string already_read = "");
 
 // How the bytes of a file are packed, from its first bytes.
 enum class Carrier { kPlain, kGzip, kHtml };

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "observe/refine_kinds.h"
 #include "observe/size_match.h"
@@ -15,6 +17,21 @@ namespace {
 
 constexpr int64_t kMostWorkspaces = 4;  // one a thread and stream that multiplies matrices
 constexpr int64_t kMostStates = 2;      // of an optimizer, a weight: Adam's two
+
+// What a file says itself: torch.profiler's categories (_profile_to_snapshot,
+// torch/cuda/_memory_viz.py and torch/profiler/_memory_profiler.py, 2.11), or our own names, which
+// `plan --export-snapshot` writes.
+std::optional<Component> ComponentOfCategory(std::string_view category) {
+  constexpr std::pair<std::string_view, Component> kCategories[] = {
+      {"parameter", Component::kWeights},          {"gradient", Component::kGradients},
+      {"optimizer_state", Component::kOptimizer},  {"activation", Component::kActivations},
+      {"temporary", Component::kTemporaries},      {"input", Component::kInputs},
+      {"autograd_detail", Component::kTemporaries}};
+  for (const auto& [name, component] : kCategories) {
+    if (name == category) return component;
+  }
+  return ParseComponent(category);
+}
 
 int64_t CountOf(const SizeCounts& counts, int64_t size) {
   const auto found = counts.find(size);
@@ -49,6 +66,7 @@ class BlockClassifier {
   }
 
   void FindBufferLine();
+  std::optional<Component> Category(size_t i) const;
   Stage StageOf(size_t i) const;
   void ByStackAndLife(size_t i);
   bool IsHiddenWorkspace(size_t i) const;
@@ -96,6 +114,15 @@ void BlockClassifier::FindBufferLine() {
   if (most > least) buffer_line_ = most;
 }
 
+std::optional<Component> BlockClassifier::Category(size_t i) const {
+  const BlockLife& block = replay_.blocks[i];
+  if (block.from_before()) return std::nullopt;
+  const uint16_t context = snapshot_.events.context[block.alloc_event];
+  const StringId category = snapshot_.contexts[context].category;
+  if (category == StringId()) return std::nullopt;
+  return ComponentOfCategory(snapshot_.strings.Get(category));
+}
+
 Stage BlockClassifier::StageOf(size_t i) const {
   const Stage stage = StackOf(i).stage;
   const BlockLife& block = replay_.blocks[i];
@@ -115,6 +142,7 @@ void BlockClassifier::ByStackAndLife(size_t i) {
   const StackClass& stack = StackOf(i);
   const Stage stage = StageOf(i);
   result_.blocks[i].stage = stage;
+  if (const std::optional<Component> component = Category(i)) return Set(i, *component);
   if (stack.Has(FrameFact::kWorkspace) || IsHiddenWorkspace(i)) {
     return Set(i, Component::kWorkspace);
   }

@@ -23,15 +23,53 @@ std::string FrameText(const Snapshot& snapshot, const Frame& frame, bool python)
   return fmt::format("{}:{} {}", BaseName(snapshot.strings.Get(frame.filename)), frame.line, name);
 }
 
-std::map<Place, Bytes> LiveByPlace(const Replay& replay, const Classification& classes,
-                                   uint32_t event) {
-  std::map<Place, Bytes> live;
-  for (size_t i = 0; i < replay.blocks.size(); ++i) {
-    if (!IsAliveAfter(replay.blocks[i], event)) continue;
-    live[{replay.blocks[i].stack, classes.blocks[i].component}] += Bytes(replay.blocks[i].bytes);
+// Bytes alive by place while the recording is walked from step end to step end.
+class LiveByPlace {
+ public:
+  LiveByPlace(const Replay& replay, const Classification& classes) : replay_(replay) {
+    std::map<Place, uint32_t> known;
+    place_of_.reserve(replay.blocks.size());
+    dying_.assign(replay.events.count, kNone);
+    for (size_t i = 0; i < replay.blocks.size(); ++i) {
+      const BlockLife& block = replay.blocks[i];
+      const Place place{block.stack, classes.blocks[i].component};
+      const auto [entry, added] = known.try_emplace(place, static_cast<uint32_t>(places_.size()));
+      if (added) places_.push_back(place);
+      place_of_.push_back(entry->second);
+      if (block.free_event == kNoEvent) continue;
+      dying_[block.free_event - replay.events.first] = static_cast<uint32_t>(i);
+    }
+    live_.resize(places_.size());
+    for (; born_ < replay.blocks.size() && replay.blocks[born_].from_before(); ++born_) Add(born_);
+    event_ = replay.events.first;
   }
-  return live;
-}
+
+  // Walks on to what is alive before `event`, which must not lie behind.
+  void WalkTo(uint32_t event) {
+    for (; event_ < event; ++event_) {
+      const uint32_t dead = dying_[event_ - replay_.events.first];
+      if (dead != kNone) live_[place_of_[dead]] -= Bytes(replay_.blocks[dead].bytes);
+      if (born_ < replay_.blocks.size() && replay_.blocks[born_].alloc_event == event_) {
+        Add(born_++);
+      }
+    }
+  }
+
+  const std::vector<Place>& places() const { return places_; }
+  Bytes live(size_t place) const { return live_[place]; }
+
+ private:
+  static constexpr uint32_t kNone = kNoEvent;
+  void Add(size_t block) { live_[place_of_[block]] += Bytes(replay_.blocks[block].bytes); }
+
+  const Replay& replay_;
+  std::vector<Place> places_;
+  std::vector<uint32_t> place_of_;  // by block
+  std::vector<uint32_t> dying_;     // by event, the block that it frees
+  std::vector<Bytes> live_;         // by place
+  size_t born_ = 0;                 // the next block to come alive
+  uint32_t event_ = 0;
+};
 
 }  // namespace
 
@@ -64,23 +102,29 @@ Bytes Growth::per_step() const {
 }
 
 std::vector<Growth> FindGrowth(const Replay& replay, const Classification& classes) {
-  std::vector<std::map<Place, Bytes>> ends;
+  std::vector<uint32_t> ends;
   for (const PhaseCut& cut : classes.phases.cuts) {
-    if (cut.name != "step_end" || cut.step < 2 || cut.event == replay.events.first) continue;
-    ends.push_back(LiveByPlace(replay, classes, cut.event - 1));
+    if (cut.name == "step_end" && cut.step >= 2 && cut.event != replay.events.first) {
+      ends.push_back(cut.event);
+    }
   }
   std::vector<Growth> found;
   if (ends.size() < 2) return found;
-  for (const auto& [place, bytes] : ends.back()) {
-    Growth growth{place.first, place.second, {}};
-    bool grows = true;
-    for (const auto& end : ends) {
-      const auto at = end.find(place);
-      const Bytes now = at == end.end() ? Bytes(0) : at->second;
-      grows &= growth.after_step.empty() || now > growth.after_step.back();
-      growth.after_step.push_back(now);
+  LiveByPlace live(replay, classes);
+  std::vector<Growth> growing;
+  for (const Place& place : live.places()) growing.push_back({place.first, place.second, {}});
+  std::vector<bool> grows(growing.size(), true);
+  for (const uint32_t end : ends) {
+    live.WalkTo(end);
+    for (size_t i = 0; i < growing.size(); ++i) {
+      if (!grows[i]) continue;
+      std::vector<Bytes>& after = growing[i].after_step;
+      grows[i] = after.empty() || live.live(i) > after.back();
+      after.push_back(live.live(i));
     }
-    if (grows) found.push_back(std::move(growth));
+  }
+  for (size_t i = 0; i < growing.size(); ++i) {
+    if (grows[i]) found.push_back(std::move(growing[i]));
   }
   std::sort(found.begin(), found.end(), [](const Growth& a, const Growth& b) {
     return std::tuple(b.per_step(), a.stack, a.component) <
@@ -108,20 +152,20 @@ std::string DescribeStack(const Snapshot& snapshot, StackId stack, int frames) {
   return cpp_text.empty() ? "no stack" : cpp_text;
 }
 
-std::vector<AllocatorStep> AllocatorSteps(const Replay& replay) {
+std::vector<AllocatorStep> AllocatorSteps(const Replay& replay, uint32_t end) {
   struct Timed {
     uint32_t event;
     AllocatorStep step;
   };
   std::vector<Timed> timed;
-  timed.reserve(2 * replay.blocks.size());
   for (size_t i = 0; i < replay.blocks.size(); ++i) {
     const BlockLife& block = replay.blocks[i];
     const auto number = static_cast<uint32_t>(i);
+    if (!block.from_before() && block.alloc_event >= end) break;  // in order of allocation
     // Events are counted from 1 here: 0 is the time before the trace.
     const uint32_t born = block.from_before() ? 0 : block.alloc_event - replay.events.first + 1;
     timed.push_back({born, {number, true}});
-    if (block.free_event == kNoEvent) continue;
+    if (block.free_event == kNoEvent || block.free_event >= end) continue;
     timed.push_back({block.free_event - replay.events.first + 1, {number, false}});
   }
   // A free that shares its event with an allocation makes room for it.

@@ -39,11 +39,12 @@ std::vector<Growth> FindGrowth(const Replay& replay, const Classification& class
 // most `frames` of them, C++ ones only where there is no Python. "no stack" for the empty one.
 std::string DescribeStack(const Snapshot& snapshot, StackId stack, int frames = 3);
 
-// What the allocator was asked, in order: for playing the recording through another allocator.
+// What the allocator was asked before event `end`, in order: for playing the recording through
+// another allocator.
 struct AllocatorStep {
   uint32_t block = 0;  // position in Replay::blocks
   bool is_alloc = true;
 };
-std::vector<AllocatorStep> AllocatorSteps(const Replay& replay);
+std::vector<AllocatorStep> AllocatorSteps(const Replay& replay, uint32_t end = kNoEvent);
 
 }  // namespace headroom::observe

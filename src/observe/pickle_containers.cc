@@ -143,6 +143,8 @@ PickleReader::Next PickleReader::SetItems(size_t target, size_t first, bool at_o
     case Tag::kCustom:
       result = schema_->ExtendDict(*this, dict, pairs);
       break;
+    case Tag::kObject:  // a class derived from dict
+      break;
     default:
       return FailWith(fmt::format("items set in {}, not in a dict", Describe(dict)));
   }
@@ -169,6 +171,8 @@ PickleReader::Next PickleReader::AppendItems(size_t target, size_t first, bool a
       break;
     case Tag::kCustom:
       result = schema_->ExtendList(*this, list, items);
+      break;
+    case Tag::kObject:  // a class derived from list
       break;
     default:
       return FailWith(fmt::format("items appended to {}, not to a list", Describe(list)));
@@ -214,6 +218,7 @@ PickleReader::Next PickleReader::StepBuild(PickleOpcode opcode, Cursor& cursor) 
       }
       return Next::kContinue;
     default:
+      if (objects_ == Objects::kAsData && IsObjectOpcode(opcode)) return StepObject(opcode, cursor);
       return Refuse(uint8_t(opcode), cursor);
   }
 }
@@ -294,6 +299,7 @@ std::span<const PickleValue> PickleReader::Items(PickleValue container) const {
     case Tag::kTuple:
     case Tag::kList:
     case Tag::kDict:
+    case Tag::kObject:
       return containers_[container.number()].items;
     default:
       return {};
@@ -370,6 +376,9 @@ std::string_view PickleReader::Describe(PickleValue value) {
     case Tag::kUnset:
     case Tag::kCustom:
       return "a part of a snapshot";
+    case Tag::kGlobal:
+    case Tag::kObject:
+      return "an object";
   }
   return "a value";
 }

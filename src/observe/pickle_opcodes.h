@@ -53,10 +53,15 @@ enum class PickleOpcode : uint8_t {
   kBinUnicode8 = 0x8d,
   kMemoize = 0x94,
   kFrame = 0x95,
-  // Named because they say what they want to import; never obeyed.
+  // They name what is to be imported and called. Never obeyed: refused, or read as names.
   kGlobal = 'c',
   kInst = 'i',
   kStackGlobal = 0x93,
+  kReduce = 'R',
+  kNewObj = 0x81,
+  kNewObjEx = 0x92,
+  kBuild = 'b',
+  kBinPersId = 'Q',
 };
 
 // pickletools' name of an opcode ("REDUCE"); "" when no protocol has it.

@@ -77,9 +77,11 @@ uint8_t Byte(const char* at) { return static_cast<uint8_t>(*at); }
 
 }  // namespace
 
-PickleReader::PickleReader(ByteWindow* window, PickleSchema* schema, uint64_t expected_bytes)
+PickleReader::PickleReader(ByteWindow* window, PickleSchema* schema, uint64_t expected_bytes,
+                           Objects objects)
     : window_(window),
       schema_(schema),
+      objects_(objects),
       stack_(4096),
       containers_(1),  // number 0 is the empty tuple
       instruction_(window->begin()) {

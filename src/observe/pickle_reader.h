@@ -55,8 +55,15 @@ class PickleSchema {
 
 class PickleReader {
  public:
+  // What becomes of instructions that import and call.
+  enum class Objects : uint8_t {
+    kRefuse,
+    kAsData,  // kept as names, arguments and states; still nothing is imported or called
+  };
+
   // `expected_bytes` (the file's size where it is known) sizes the tables.
-  PickleReader(ByteWindow* window, PickleSchema* schema, uint64_t expected_bytes);
+  PickleReader(ByteWindow* window, PickleSchema* schema, uint64_t expected_bytes,
+               Objects objects = Objects::kRefuse);
 
   // Runs to STOP; what then tops the stack. Anything may follow STOP.
   Result<PickleValue> Run();
@@ -64,7 +71,8 @@ class PickleReader {
   // ---- For schemas, and for looking at the result ----
 
   StringTable& strings() { return strings_; }
-  // Items of a kList, kTuple or kDict (keys and values alternate); empty for an open one.
+  // Items of a kList, kTuple or kDict (keys and values alternate), parts of a kObject; empty for an
+  // open one.
   std::span<const PickleValue> Items(PickleValue container) const;
   // A container that was filled item by item, offered to the schema now that it is complete: the
   // custom value that stands for it, or `value` as it was.
@@ -114,6 +122,10 @@ class PickleReader {
   Next StepBuild(PickleOpcode opcode, Cursor& cursor);
   Next StepText(PickleOpcode opcode, Cursor& cursor);
   Next StepRest(PickleOpcode opcode, Cursor& cursor);
+  static bool IsObjectOpcode(PickleOpcode opcode);
+  Next StepObject(PickleOpcode opcode, Cursor& cursor);
+  Next PushGlobal(Cursor& cursor);
+  PickleValue NameOf(std::string_view module, std::string_view name);
   Next Refuse(uint8_t opcode, Cursor& cursor);
   Next RefuseImport(std::string_view module, std::string_view name);
   Next FailWith(std::string_view message);
@@ -154,6 +166,7 @@ class PickleReader {
 
   ByteWindow* window_;
   PickleSchema* schema_;
+  const Objects objects_;
   StringTable strings_;
   std::vector<PickleValue> stack_;  // valid below top_
   size_t top_ = 0;

@@ -32,6 +32,8 @@ class PickleValue {
     kOpenList,  // empty so far; payload: its memo entry + 1, or 0
     kOpenDict,  // likewise
     kCustom,    // belongs to the schema: 4 bits of kind, 56 of number
+    kGlobal,    // StringId of "module.name": something to import, which is never done
+    kObject,    // number of a container: what would be called, its arguments, its state
   };
 
   constexpr PickleValue() = default;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/refine_kinds.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 namespace headroom::observe {
@@ -31,11 +32,26 @@ Sizes ForwardSizes(const Replay& replay, std::span<const BlockClass> blocks) {
   return sizes;
 }
 
+// A dropout makes its result and a mask of one byte an element, one right after the other; which
+// comes first has changed (native_dropout_cuda, aten/src/ATen/native/cuda/Dropout.cu).
+void FindDropoutMasks(const Replay& replay, std::span<BlockClass> blocks) {
+  for (size_t i = 0; i + 1 < blocks.size(); ++i) {
+    if (blocks[i].kind != Kind::kDropout || blocks[i + 1].kind != Kind::kDropout) continue;
+    const int64_t first = replay.blocks[i].requested();
+    const int64_t second = replay.blocks[i + 1].requested();
+    const int64_t element = std::max(first, second) / std::max<int64_t>(1, std::min(first, second));
+    const bool exact = std::min(first, second) * element == std::max(first, second);
+    if (!exact || (element != 2 && element != 4 && element != 8)) continue;
+    blocks[first < second ? i : i + 1].kind = Kind::kDropoutMask;
+    ++i;
+  }
+}
+
 }  // namespace
 
 void RefineKinds(const Replay& replay, std::span<BlockClass> blocks) {
+  FindDropoutMasks(replay, blocks);
   const Sizes sizes = ForwardSizes(replay, blocks);
-  size_t dropout = blocks.size();  // the last dropout's result
   for (size_t i = 0; i < blocks.size(); ++i) {
     BlockClass& c = blocks[i];
     const int64_t size = replay.blocks[i].requested();
@@ -49,15 +65,6 @@ void RefineKinds(const Replay& replay, std::span<BlockClass> blocks) {
     if (c.kind == Kind::kAttention &&
         (sizes.scores.contains(size) || sizes.scores.contains(2 * size))) {
       c.kind = Kind::kAttentionScores;
-    }
-    if (c.kind != Kind::kDropout) continue;
-    // A dropout makes its result and then, one byte an element, its mask.
-    const bool mask = dropout + 1 == i && size < replay.blocks[dropout].requested() &&
-                      replay.blocks[i].stack == replay.blocks[dropout].stack;
-    if (mask) {
-      c.kind = Kind::kDropoutMask;
-    } else {
-      dropout = i;
     }
   }
 }

@@ -98,8 +98,7 @@ std::string_view Name(Action action) {
 
 Result<Snapshot> ReadSnapshot(const std::filesystem::path& path) {
   if (path == "-") {
-    return In(ReadWindow(std::make_unique<ByteWindow>(DescriptorSource(STDIN_FILENO)), 0),
-              "standard input");
+    return ReadSnapshot(DescriptorSource(STDIN_FILENO), "standard input");
   }
   std::error_code failure;
   const std::filesystem::file_status status = std::filesystem::status(path, failure);
@@ -116,6 +115,10 @@ Result<Snapshot> ReadSnapshot(const std::filesystem::path& path) {
 
 Result<Snapshot> ParseSnapshot(std::string_view bytes, std::string_view origin) {
   return In(ReadWindow(std::make_unique<ByteWindow>(bytes), bytes.size()), origin);
+}
+
+Result<Snapshot> ReadSnapshot(std::unique_ptr<ByteSource> source, std::string_view origin) {
+  return In(ReadWindow(std::make_unique<ByteWindow>(std::move(source)), 0), origin);
 }
 
 // ---- The end of a snapshot: from the pickle's last value to the finished tables ----

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +29,8 @@
 #include "observe/string_table.h"
 
 namespace headroom::observe {
+
+class ByteSource;
 
 enum class Action : uint8_t {
   kAlloc,          // a block is handed out
@@ -147,7 +150,8 @@ struct Snapshot {
 // helps, the byte.
 Result<Snapshot> ReadSnapshot(const std::filesystem::path& path);
 
-// The same from memory; `origin` names it in errors.
+// The same from memory and from a stream; `origin` names it in errors.
 Result<Snapshot> ParseSnapshot(std::string_view bytes, std::string_view origin);
+Result<Snapshot> ReadSnapshot(std::unique_ptr<ByteSource> source, std::string_view origin);
 
 }  // namespace headroom::observe

@@ -235,7 +235,11 @@ class Classifier {
     if (c.Has(FrameFact::kMask)) return Kind::kPosition;
     if (c.Has(FrameFact::kLoss)) return Kind::kLogitsLoss;
     const bool copies = HasOp(reading, "_to_copy");
-    if (c.Has(FrameFact::kAutocast) && copies) return Kind::kCast;
+    // Functions of the MLP that autocast runs in 32 bits are given copies of their input: no cast
+    // to 16 bits, a part of the MLP.
+    if (c.Has(FrameFact::kAutocast) && copies && !c.Has(FrameFact::kActivationFunction)) {
+      return Kind::kCast;
+    }
     if (c.Has(FrameFact::kLora)) return Kind::kLora;
     if (c.Has(FrameFact::kAttention)) {
       const bool scores = HasOp(reading, "_softmax") || HasOp(reading, "softmax_int");

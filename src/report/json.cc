@@ -4,25 +4,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "report/json_parts.h"
+
 namespace headroom {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr size_t kWorstRows = 10;
-
-// Names come from users' files and may hold anything; bad UTF-8 becomes U+FFFD.
-std::string Dump(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
-}
-
-Json ComponentsJson(const ComponentBytes& components) {
-  Json json = Json::object();
-  for (size_t i = 0; i < components.size(); ++i) {
-    json[std::string(Name(static_cast<Component>(i)))] = components[i].count();
-  }
-  return json;
-}
 
 Json KindsJson(const PlanPeak& peak) {
   Json json = Json::object();
@@ -43,6 +30,41 @@ Json ModulesJson(const PlanPeak& peak) {
   return json;
 }
 
+Json PhaseJson(const PlanPhase& phase) {
+  return {{"step", phase.mark.step},
+          {"name", phase.mark.name},
+          {"allocated", phase.mark.allocated.count()},
+          {"peak", phase.mark.peak_allocated.count()},
+          {"reserved", phase.mark.reserved.count()},
+          {"components", ComponentsJson(phase.components)}};
+}
+
+// JSON has no infinity: an error without a measured value to divide by is null.
+Json Fraction(double error) { return std::isfinite(error) ? Json(error) : Json(nullptr); }
+
+Json ErrorsJson(const ErrorSummary& errors) {
+  return {{"exact", errors.exact},
+          {"median", Fraction(errors.median)},
+          {"p95", Fraction(errors.p95)},
+          {"max", Fraction(errors.max)},
+          {"under_1pct", errors.under_1pct}};
+}
+
+}  // namespace
+
+// Names come from users' files and may hold anything; bad UTF-8 becomes U+FFFD.
+std::string Dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+Json ComponentsJson(const ComponentBytes& components) {
+  Json json = Json::object();
+  for (size_t i = 0; i < components.size(); ++i) {
+    json[std::string(Name(static_cast<Component>(i)))] = components[i].count();
+  }
+  return json;
+}
+
 Json PeakJson(const PlanPeak& peak) {
   return {{"allocated", peak.allocated.count()},
           {"step", peak.step},
@@ -52,15 +74,6 @@ Json PeakJson(const PlanPeak& peak) {
           {"components", ComponentsJson(peak.components)},
           {"kinds", KindsJson(peak)},
           {"modules", ModulesJson(peak)}};
-}
-
-Json PhaseJson(const PlanPhase& phase) {
-  return {{"step", phase.mark.step},
-          {"name", phase.mark.name},
-          {"allocated", phase.mark.allocated.count()},
-          {"peak", phase.mark.peak_allocated.count()},
-          {"reserved", phase.mark.reserved.count()},
-          {"components", ComponentsJson(phase.components)}};
 }
 
 Json VerdictJson(const Verdict& verdict) {
@@ -84,18 +97,11 @@ Json VerdictJson(const Verdict& verdict) {
   return json;
 }
 
-// JSON has no infinity: an error without a measured value to divide by is null.
-Json Fraction(double error) { return std::isfinite(error) ? Json(error) : Json(nullptr); }
-
-Json ErrorsJson(const ErrorSummary& errors) {
-  return {{"exact", errors.exact},
-          {"median", Fraction(errors.median)},
-          {"p95", Fraction(errors.p95)},
-          {"max", Fraction(errors.max)},
-          {"under_1pct", errors.under_1pct}};
+Json PhasesJson(const PlanReport& report) {
+  Json json = Json::array();
+  for (const PlanPhase& phase : report.phases) json.push_back(PhaseJson(phase));
+  return json;
 }
-
-}  // namespace
 
 std::string PlanJson(const PlanReport& report) {
   Json json = {{"schema", kPlanSchema},
@@ -106,10 +112,9 @@ std::string PlanJson(const PlanReport& report) {
                  {"reserved", report.reserved.count()},
                  {"device", report.device.count()}}},
                {"peak", PeakJson(report.peak)},
-               {"phases", Json::array()},
+               {"phases", PhasesJson(report)},
                {"assumptions", report.header.assumptions},
                {"verdict", nullptr}};
-  for (const PlanPhase& phase : report.phases) json["phases"].push_back(PhaseJson(phase));
   if (report.header.verdict) json["verdict"] = VerdictJson(*report.header.verdict);
   return Dump(json);
 }

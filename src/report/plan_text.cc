@@ -5,35 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <iterator>
 #include <vector>
 
 #include "report/module_tree.h"
+#include "report/sections.h"
 
 namespace headroom {
 namespace {
 
 constexpr int kMargin = 2;
-// Kinds below this share of their component are summed as "other".
-constexpr double kSmallestKind = 0.02;
-constexpr size_t kMostKinds = 6;
-
-std::string Margin() { return std::string(kMargin, ' '); }
-
-double Share(Bytes part, Bytes whole) {
-  return whole > Bytes(0) ? static_cast<double>(part.count()) / static_cast<double>(whole.count())
-                          : 0;
-}
-
-// `lines` (ending in a newline) in one colour.
-std::string PaintLines(const TextStyle& style, Colour colour, std::string_view lines) {
-  return Paint(style, colour, lines.substr(0, lines.size() - 1)) + '\n';
-}
-
-std::string Heading(const TextStyle& style, std::string_view text) {
-  return '\n' + PaintLines(style, Colour::kBold, Paragraph(style, "", text));
-}
 
 // The model's name on a line of its own, then its size and the recipe.
 std::string Title(const PlanHeader& header, const TextStyle& style) {
@@ -47,13 +27,6 @@ std::string Title(const PlanHeader& header, const TextStyle& style) {
   return Paint(style, Colour::kBold, header.model) + '\n' + Paragraph(style, "", facts);
 }
 
-std::string TotalLine(const TextStyle& style, std::string_view name, Bytes size,
-                      std::string_view meaning) {
-  return fmt::format("{}{}{}  {}\n", Margin(), PadRight(name, 11),
-                     Paint(style, Colour::kBold, PadLeft(FormatMiB(size), 13)),
-                     Paint(style, Colour::kDim, meaning));
-}
-
 std::string Totals(const PlanReport& report, const TextStyle& style) {
   const Bytes cache = report.reserved - report.allocated;
   const Bytes context = report.device - report.reserved;
@@ -64,104 +37,6 @@ std::string Totals(const PlanReport& report, const TextStyle& style) {
                    fmt::format("+ {} CUDA context and libraries", FormatMiB(context)));
 }
 
-std::string PeakSentence(const PlanPeak& peak) {
-  std::string text = "Peak";
-  if (peak.step > 0) text += fmt::format(" in step {},", peak.step);
-  text += peak.step > 0 ? " " : " while ";
-  text += PhaseWords(peak.phase);
-  if (!peak.module.empty()) text += fmt::format(", at {}", peak.module);
-  if (!peak.op.empty()) text += fmt::format(" ({})", peak.op);
-  return text;
-}
-
-std::string WithoutTrailingSpaces(std::string line) {
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + '\n';
-}
-
-// A line of the component table. Name, MiB, share and bytes per parameter end at columns 26, 38, 48
-// and 62.
-std::string Row(std::string_view name, Bytes size, std::string_view share,
-                std::string_view per_parameter) {
-  return WithoutTrailingSpaces(Margin() + PadRight(name, 24) + PadLeft(MiBNumber(size), 12) +
-                               PadLeft(share, 10) + PadLeft(per_parameter, 14));
-}
-
-// The largest kinds of one component, one dim row each, the rest summed.
-std::string KindRows(const TextStyle& style, const KindBytes& kinds, Bytes device) {
-  struct Entry {
-    Bytes size;
-    std::string_view name;
-  };
-  std::vector<Entry> entries;
-  for (size_t i = 1; i < kinds.size(); ++i)
-    entries.push_back({kinds[i], Name(static_cast<Kind>(i))});
-  std::ranges::stable_sort(entries, std::greater(), &Entry::size);
-  Bytes total;
-  for (const Bytes size : kinds) total += size;
-  Bytes rest = kinds[static_cast<size_t>(Kind::kOther)];
-  std::string out;
-  size_t shown = 0;
-  const auto add = [&](std::string_view name, Bytes size) {
-    out += PaintLines(style, Colour::kDim,
-                      Row("    " + std::string(name), size, Percent(Share(size, device)), ""));
-  };
-  for (const Entry& entry : entries) {
-    if (shown < kMostKinds && Share(entry.size, total) >= kSmallestKind) {
-      add(entry.name, entry.size);
-      ++shown;
-    } else {
-      rest += entry.size;
-    }
-  }
-  if (shown > 0 && rest > Bytes(0)) add("other", rest);
-  return out;
-}
-
-std::string PerParameter(Bytes size, const PlanReport& report) {
-  const auto parameters = static_cast<double>(std::max<int64_t>(1, report.header.parameters));
-  return fmt::format("{:.2f}", static_cast<double>(size.count()) / parameters);
-}
-
-// Only what is allocated grows with the parameters; the other sums have no such figure.
-std::string SumRow(const TextStyle& style, std::string_view name, Bytes size,
-                   const PlanReport& report) {
-  const std::string per = name == "allocated" ? PerParameter(size, report) : "";
-  return PaintLines(style, Colour::kBold,
-                    Row("= " + std::string(name), size, Percent(Share(size, report.device)), per));
-}
-
-std::string ComponentRow(const TextStyle& style, const PlanReport& report, Component component) {
-  const Bytes size = report.peak.components[static_cast<size_t>(component)];
-  const std::string name = ComponentMark(style, component) + " " + std::string(Name(component));
-  const bool allocated = static_cast<int>(component) < kAllocatedComponentCount;
-  return Row(name, size, Percent(Share(size, report.device)),
-             allocated ? PerParameter(size, report) : "");
-}
-
-std::string ComponentTable(const PlanReport& report, const TextStyle& style) {
-  std::string out =
-      Paint(style, Colour::kDim,
-            fmt::format("{}{}{}{}{}", Margin(), PadRight("component", 24), PadLeft("MiB", 12),
-                        PadLeft("share", 10), PadLeft("B/parameter", 14))) +
-      '\n';
-  for (int i = 0; i < kAllocatedComponentCount; ++i) {
-    if (report.peak.components[static_cast<size_t>(i)] == Bytes(0)) continue;
-    const auto component = static_cast<Component>(i);
-    out += ComponentRow(style, report, component);
-    if (component == Component::kActivations) {
-      out += KindRows(style, report.peak.activation_kinds, report.device);
-    } else if (component == Component::kTemporaries) {
-      out += KindRows(style, report.peak.temporary_kinds, report.device);
-    }
-  }
-  out += SumRow(style, "allocated", report.allocated, report);
-  out += ComponentRow(style, report, Component::kCache);
-  out += SumRow(style, "reserved", report.reserved, report);
-  out += ComponentRow(style, report, Component::kContext);
-  return out + SumRow(style, "device", report.device, report);
-}
-
 std::string Ladder(const PlanReport& report, const TextStyle& style) {
   std::string out;
   const int bar_width = style.width - kMargin - 22 - 13 - 2;
@@ -170,14 +45,6 @@ std::string Ladder(const PlanReport& report, const TextStyle& style) {
     out += WithoutTrailingSpaces(fmt::format("{}{}{}  {}", Margin(), PadRight(rung.name, 22),
                                              PadLeft(FormatMiB(rung.device), 13),
                                              Paint(style, Colour::kBlue, bar)));
-  }
-  return out;
-}
-
-std::string Bullets(const TextStyle& style, const std::vector<std::string>& lines) {
-  std::string out;
-  for (const std::string& line : lines) {
-    out += Paragraph(style, fmt::format("{}{} ", Margin(), Sign(style, "•", "-")), line);
   }
   return out;
 }

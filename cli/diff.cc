@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// headroom diff: two runs side by side.
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "command.h"
+#include "ledger/ledger_json.h"
+#include "make_explain.h"
+#include "output.h"
+#include "recording.h"
+#include "report/diff_report.h"
+#include "report/json.h"
+
+namespace headroom::cli {
+namespace {
+
+constexpr Flag kDiffFlags[] = {
+    {"--model", Takes::kValue, "MODEL",
+     "the model that ran, as headroom plan takes it: names the blocks of snapshots by their size"},
+};
+constexpr Flag kOutputFlags[] = {
+    {"--json", Takes::kNothing, "", "one JSON object, sizes in bytes"},
+    kColorFlag,
+};
+
+const Syntax& DiffSyntax() {
+  static const std::vector<FlagGroup> groups = [] {
+    std::vector<FlagGroup> all = {{"Runs", kDiffFlags}, {"Output", kOutputFlags}};
+    for (const FlagGroup& group : RecipeFlags()) all.push_back(group);
+    return all;
+  }();
+  static const Syntax syntax = {
+      .command = "diff",
+      .summary =
+          "Compares two runs by component, kind, phase and module: what grew, what shrank and "
+          "why. The plan of a run against a snapshot of it is the honest error of the plan.",
+      .positional = "A B",
+      .positional_help =
+          "each a ledger (headroom plan --ledger, headroom explain --ledger) or a "
+          "memory snapshot; one of them may be - for standard input",
+      .groups = groups,
+      .examples =
+          "  headroom plan gpt2 --batch 4 --seq 512 --bf16 --ledger plan.json\n"
+          "  headroom diff plan.json snapshot.pickle\n"
+          "  headroom diff before.pickle after.pickle --json\n",
+  };
+  return syntax;
+}
+
+// A recording of either kind, folded as a plan is.
+Result<PlanReport> ReportOf(const std::string& path, const PlanOptions* model) {
+  HEADROOM_ASSIGN_OR_RETURN(Recording recording, OpenRecording(path));
+  switch (recording.kind) {
+    case Recording::Kind::kLedger: {
+      HEADROOM_ASSIGN_OR_RETURN(const Ledger ledger,
+                                LedgerFromJson(recording.text, recording.name));
+      return BuildPlanReport(ledger, PlanHeader());
+    }
+    case Recording::Kind::kSnapshot: {
+      HEADROOM_ASSIGN_OR_RETURN(
+          const StudiedSnapshot study,
+          StudySnapshot(std::move(*recording.snapshot), recording.name, std::nullopt, model));
+      return BuildRunReport(study);
+    }
+    case Recording::Kind::kText:
+      break;
+  }
+  return Error::BadInput(fmt::format(
+      "{}: neither a ledger nor a memory snapshot: headroom plan MODEL --ledger FILE writes one",
+      recording.name));
+}
+
+Result<std::string> Compare(const Arguments& arguments, const TextStyle& style) {
+  const std::string& a = arguments.positional(0);
+  const std::string& b = arguments.positional(1);
+  if (b.empty()) {
+    return Error::BadInput(
+        "two runs are compared: write headroom diff A B, for example headroom diff plan.json "
+        "snapshot.pickle");
+  }
+  if (a == "-" && b == "-") {
+    return Error::BadInput("standard input holds one run: name a file for the other");
+  }
+  std::optional<PlanOptions> model;
+  if (const std::optional<std::string> name = arguments.Value("--model")) {
+    HEADROOM_ASSIGN_OR_RETURN(model, ReadRecipeOptions(arguments, *name));
+  }
+  const PlanOptions* chosen = model ? &*model : nullptr;
+  HEADROOM_ASSIGN_OR_RETURN(const PlanReport first, ReportOf(a, chosen));
+  HEADROOM_ASSIGN_OR_RETURN(const PlanReport second, ReportOf(b, chosen));
+  const DiffReport diff = BuildDiff(first, a, second, b);
+  return arguments.Has("--json") ? DiffJson(diff) : DiffText(diff, style);
+}
+
+}  // namespace
+
+ExitCode RunDiff(std::span<const std::string> words) {
+  const Result<Arguments> arguments = ParseArguments(DiffSyntax(), words);
+  if (!arguments.ok()) return Fail("diff", arguments.error());
+  if (arguments->wants_help()) return Print(HelpText(DiffSyntax()));
+  const Result<TextStyle> style = StyleOf(*arguments);
+  if (!style.ok()) return Fail("diff", style.error());
+  const Result<std::string> text = Compare(*arguments, *style);
+  return text.ok() ? Print(*text) : Fail("diff", text.error());
+}
+
+}  // namespace headroom::cli

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `explain` and `diff` are given: a file, or standard input, that is recognised by its first
+// bytes as a memory snapshot, a ledger or a text.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "observe/snapshot.h"
+
+namespace headroom::cli {
+
+struct Recording {
+  enum class Kind : uint8_t { kSnapshot, kLedger, kText };
+  Kind kind = Kind::kText;
+  std::string name;  // "oom.pickle"; "standard input"
+  std::optional<observe::Snapshot> snapshot;
+  // Of a ledger or a text; of a log longer than kLongestText the end.
+  std::string text;
+};
+
+// `path` "-" is standard input. Fails on what cannot be read and on snapshots that are none.
+Result<Recording> OpenRecording(const std::string& path);
+
+}  // namespace headroom::cli

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/oom_report.h"
+
+#include <fmt/format.h>
+
+#include "report/explain_report.h"
+#include "report/plan_text.h"
+#include "report/sections.h"
+
+namespace headroom {
+namespace {
+
+std::string Row(const TextStyle& style, std::string_view name, std::optional<Bytes> size,
+                std::string_view meaning) {
+  return size ? TotalLine(style, name, *size, meaning) : "";
+}
+
+std::string Figures(const OomReport& report, const TextStyle& style) {
+  std::string out = Row(style, "asked for", report.requested, "the request that failed");
+  out += Row(style, "allocated", report.allocated, "the tensors");
+  out += Row(style, "+ cache", report.cache, "reserved by PyTorch and free, or too small to use");
+  out += Row(style, "= reserved", report.reserved, "PyTorch's segments");
+  out += Row(style, "+ context", report.context, "CUDA context, libraries, other allocators");
+  out += Row(style, "= process", report.process, "all that this process holds");
+  out += Row(style, "+ others", report.others, "other processes and the driver");
+  for (const auto& [pid, bytes] : report.processes) {
+    out += Row(style, fmt::format("  {}", pid), bytes, "of it, the process of this number");
+  }
+  out += Row(style, "+ free", report.free, "as the device reported it");
+  out += Row(style, "= device", report.capacity, "all of it");
+  out += Row(style, "allowed", report.allowed, "what this process may reserve");
+  return out.empty() ? "" : '\n' + out;
+}
+
+std::string PlanSection(const OomReport& report, const TextStyle& style) {
+  if (!report.plan) return "";
+  const OomPlan& plan = *report.plan;
+  std::string out = Heading(style, fmt::format("What headroom plan says of {}", plan.model));
+  out += Paragraph(style, Margin(), fmt::format("{}", fmt::join(plan.recipe, ", ")));
+  out += TotalLine(style, "allocated", plan.allocated, "at the peak, were there no limit");
+  out += TotalLine(style, "reserved", plan.reserved, "likewise");
+  out += TotalLine(style, "cap", plan.cap, "the most that could be reserved, from the message");
+  std::string text;
+  if (plan.verdict.fits) {
+    text = fmt::format(
+        "The plan fits with {} to spare: the run was not this recipe, or something "
+        "that the plan does not know (evaluation, another process, a leak) came on "
+        "top.",
+        FormatBytes(plan.verdict.headroom()));
+  } else {
+    text = VerdictSentence(plan.verdict);
+    if (plan.same_request && (plan.same_phase || report.phase.empty())) {
+      text += " The plan reproduces the failure.";
+    } else if (plan.same_phase) {
+      text += " The phase is that of the failure.";
+    }
+  }
+  return out + Paragraph(style, Margin(), text);
+}
+
+}  // namespace
+
+std::string OomVerdict(const OomReport& report) {
+  std::string text = "Out of memory";
+  if (!report.phase.empty()) text += fmt::format(" in the {} phase", report.phase);
+  if (!report.place.empty()) text += fmt::format(" at {}", report.place);
+  if (report.kind != Kind::kOther && report.guess.empty())
+    text += fmt::format(", for {}", KindWords(report.kind));
+  if (report.requested) text += fmt::format(", asking for {}", FormatBytes(*report.requested));
+  text += '.';
+  if (!report.guess.empty()) text += " " + report.guess;
+  for (const std::string& cause : report.causes) text += " " + cause;
+  return text;
+}
+
+std::string OomText(const OomReport& report, const TextStyle& style) {
+  std::string facts = report.wording.empty() ? "" : "worded as by " + report.wording;
+  if (report.device) {
+    facts += fmt::format("{}device {}", facts.empty() ? "" : ", ", *report.device);
+  }
+  if (report.occurrences > 1) {
+    facts +=
+        fmt::format("{}the last of {} messages", facts.empty() ? "" : ", ", report.occurrences);
+  }
+  std::string out = Paint(style, Colour::kBold, report.name) + '\n';
+  if (!facts.empty()) out += Paragraph(style, "", facts);
+  out += '\n' + PaintLines(style, Colour::kRed, Paragraph(style, "", OomVerdict(report)));
+  out += Figures(report, style);
+  if (!report.code.empty()) out += Heading(style, "The line") + Margin() + report.code + '\n';
+  out += PlanSection(report, style);
+  if (!report.next.empty()) out += Heading(style, "What to do") + Bullets(style, report.next);
+  return out;
+}
+
+}  // namespace headroom

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/sections.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace headroom {
+namespace {
+
+constexpr int kMargin = 2;
+// Kinds below this share of their component are summed as "other".
+constexpr double kSmallestKind = 0.02;
+constexpr size_t kMostKinds = 6;
+
+// A line of the component table. Name, MiB, share and bytes per parameter end at columns 26, 38, 48
+// and 62.
+std::string Row(std::string_view name, Bytes size, std::string_view share,
+                std::string_view per_parameter) {
+  return WithoutTrailingSpaces(Margin() + PadRight(name, 24) + PadLeft(MiBNumber(size), 12) +
+                               PadLeft(share, 10) + PadLeft(per_parameter, 14));
+}
+
+// The largest kinds of one component, one dim row each, the rest summed.
+std::string KindRows(const TextStyle& style, const KindBytes& kinds, Bytes device) {
+  struct Entry {
+    Bytes size;
+    std::string_view name;
+  };
+  std::vector<Entry> entries;
+  for (size_t i = 1; i < kinds.size(); ++i)
+    entries.push_back({kinds[i], Name(static_cast<Kind>(i))});
+  std::ranges::stable_sort(entries, std::greater(), &Entry::size);
+  Bytes total;
+  for (const Bytes size : kinds) total += size;
+  Bytes rest = kinds[static_cast<size_t>(Kind::kOther)];
+  std::string out;
+  size_t shown = 0;
+  const auto add = [&](std::string_view name, Bytes size) {
+    out += PaintLines(style, Colour::kDim,
+                      Row("    " + std::string(name), size, Percent(Share(size, device)), ""));
+  };
+  for (const Entry& entry : entries) {
+    if (shown < kMostKinds && Share(entry.size, total) >= kSmallestKind) {
+      add(entry.name, entry.size);
+      ++shown;
+    } else {
+      rest += entry.size;
+    }
+  }
+  if (shown > 0 && rest > Bytes(0)) add("other", rest);
+  return out;
+}
+
+std::string PerParameter(Bytes size, const PlanReport& report) {
+  if (report.header.parameters == 0) return "";
+  const auto parameters = static_cast<double>(report.header.parameters);
+  return fmt::format("{:.2f}", static_cast<double>(size.count()) / parameters);
+}
+
+// Only what is allocated grows with the parameters; the other sums have no such figure.
+std::string SumRow(const TextStyle& style, std::string_view name, Bytes size,
+                   const PlanReport& report) {
+  const std::string per = name == "allocated" ? PerParameter(size, report) : "";
+  return PaintLines(style, Colour::kBold,
+                    Row("= " + std::string(name), size, Percent(Share(size, report.device)), per));
+}
+
+std::string ComponentRow(const TextStyle& style, const PlanReport& report, Component component) {
+  const Bytes size = report.peak.components[static_cast<size_t>(component)];
+  const std::string name = ComponentMark(style, component) + " " + std::string(Name(component));
+  const bool allocated = static_cast<int>(component) < kAllocatedComponentCount;
+  return Row(name, size, Percent(Share(size, report.device)),
+             allocated ? PerParameter(size, report) : "");
+}
+
+// Places are read from the inside out: the end is what can be spared.
+std::string CutEnd(const TextStyle& style, const std::string& text, int width) {
+  if (DisplayWidth(text) <= width) return text;
+  const std::string_view mark = Sign(style, "…", "...");
+  std::string cut;
+  int columns = 0;
+  for (size_t at = 0; at < text.size();) {
+    size_t next = at + 1;
+    while (next < text.size() && (static_cast<unsigned char>(text[next]) & 0xC0) == 0x80) ++next;
+    if (columns + 1 + DisplayWidth(mark) > width) break;
+    cut += text.substr(at, next - at);
+    ++columns;
+    at = next;
+  }
+  return cut.append(mark);
+}
+
+}  // namespace
+
+std::string Margin() { return std::string(kMargin, ' '); }
+
+double Share(Bytes part, Bytes whole) {
+  return whole > Bytes(0) ? static_cast<double>(part.count()) / static_cast<double>(whole.count())
+                          : 0;
+}
+
+std::string PaintLines(const TextStyle& style, Colour colour, std::string_view lines) {
+  return Paint(style, colour, lines.substr(0, lines.size() - 1)) + '\n';
+}
+
+std::string Heading(const TextStyle& style, std::string_view text) {
+  return '\n' + PaintLines(style, Colour::kBold, Paragraph(style, "", text));
+}
+
+std::string WithoutTrailingSpaces(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + '\n';
+}
+
+std::string TotalLine(const TextStyle& style, std::string_view name, Bytes size,
+                      std::string_view meaning) {
+  return fmt::format("{}{}{}  {}\n", Margin(), PadRight(name, 11),
+                     Paint(style, Colour::kBold, PadLeft(FormatMiB(size), 13)),
+                     Paint(style, Colour::kDim, meaning));
+}
+
+std::string PeakSentence(const PlanPeak& peak) {
+  std::string text = "Peak";
+  if (peak.step > 0) text += fmt::format(" in step {},", peak.step);
+  text += peak.step > 0 ? " " : " while ";
+  text += PhaseWords(peak.phase);
+  if (!peak.module.empty()) text += fmt::format(", at {}", peak.module);
+  if (!peak.op.empty()) text += fmt::format(" ({})", peak.op);
+  return text;
+}
+
+std::string ComponentTable(const PlanReport& report, const TextStyle& style) {
+  std::string out = PaintLines(
+      style, Colour::kDim,
+      WithoutTrailingSpaces(fmt::format(
+          "{}{}{}{}{}", Margin(), PadRight("component", 24), PadLeft("MiB", 12),
+          PadLeft("share", 10), PadLeft(report.header.parameters == 0 ? "" : "B/parameter", 14))));
+  for (int i = 0; i < kAllocatedComponentCount; ++i) {
+    if (report.peak.components[static_cast<size_t>(i)] == Bytes(0)) continue;
+    const auto component = static_cast<Component>(i);
+    out += ComponentRow(style, report, component);
+    if (component == Component::kActivations) {
+      out += KindRows(style, report.peak.activation_kinds, report.device);
+    } else if (component == Component::kTemporaries) {
+      out += KindRows(style, report.peak.temporary_kinds, report.device);
+    }
+  }
+  out += SumRow(style, "allocated", report.allocated, report);
+  out += ComponentRow(style, report, Component::kCache);
+  out += SumRow(style, "reserved", report.reserved, report);
+  if (report.device == report.reserved) return out;
+  out += ComponentRow(style, report, Component::kContext);
+  return out + SumRow(style, "device", report.device, report);
+}
+
+std::string Bullets(const TextStyle& style, const std::vector<std::string>& lines) {
+  std::string out;
+  for (const std::string& line : lines) {
+    out += Paragraph(style, fmt::format("{}{} ", Margin(), Sign(style, "•", "-")), line);
+  }
+  return out;
+}
+
+std::string TextTable::Line(const TextStyle& style, const std::vector<std::string>& cells,
+                            const std::vector<int>& widths) const {
+  std::string line(kMargin, ' ');
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0) line += "  ";
+    const std::string cell = CutEnd(style, cells[i], widths[i]);
+    line +=
+        columns_[i].align == Align::kLeft ? PadRight(cell, widths[i]) : PadLeft(cell, widths[i]);
+  }
+  return WithoutTrailingSpaces(std::move(line));
+}
+
+std::string TextTable::Text(const TextStyle& style) const {
+  constexpr int kNarrowestLast = 16;
+  std::vector<int> widths;
+  int left = style.width - kMargin;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    names.emplace_back(columns_[i].name);
+    int width = DisplayWidth(columns_[i].name);
+    for (const auto& row : rows_) width = std::max(width, DisplayWidth(row[i]));
+    if (i + 1 == columns_.size()) width = std::min(width, std::max(left, kNarrowestLast));
+    widths.push_back(width);
+    left -= width + 2;
+  }
+  std::string out = PaintLines(style, Colour::kDim, Line(style, names, widths));
+  for (const auto& row : rows_) out += Line(style, row, widths);
+  return out;
+}
+
+}  // namespace headroom
