@@ -51,6 +51,13 @@ struct PlanOptions {
 
 const Syntax& PlanSyntax();
 
+struct Range {
+  int64_t smallest;
+  int64_t largest;
+};
+// A whole number in the range; the message of an error names the flag and what to write instead.
+Result<int64_t> ReadCount(std::string_view flag, std::string_view text, Range range);
+
 // Checks every flag and reads the --args file. The message of an error names the flag, the value
 // and what to write instead.
 Result<PlanOptions> ReadPlanOptions(const Arguments& arguments);

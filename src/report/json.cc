@@ -84,6 +84,15 @@ Json VerdictJson(const Verdict& verdict) {
   return json;
 }
 
+Json GenerationJson(const GenerationFigures& figures) {
+  return {{"load_peak", figures.load_peak.count()},
+          {"weights", figures.weights.count()},
+          {"prefill_peak", figures.prefill_peak.count()},
+          {"decode_peak", figures.decode_peak.count()},
+          {"kv_cache", figures.cache.count()},
+          {"kv_cache_bytes_per_token", figures.cache_per_token}};
+}
+
 // JSON has no infinity: an error without a measured value to divide by is null.
 Json Fraction(double error) { return std::isfinite(error) ? Json(error) : Json(nullptr); }
 
@@ -110,6 +119,7 @@ std::string PlanJson(const PlanReport& report) {
                {"assumptions", report.header.assumptions},
                {"verdict", nullptr}};
   for (const PlanPhase& phase : report.phases) json["phases"].push_back(PhaseJson(phase));
+  if (report.generation) json["generation"] = GenerationJson(*report.generation);
   if (report.header.verdict) json["verdict"] = VerdictJson(*report.header.verdict);
   return Dump(json);
 }
