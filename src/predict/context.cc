@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "predict/generate.h"
+
 namespace headroom::predict {
 namespace {
 
@@ -109,6 +111,12 @@ std::vector<std::string> Assumptions(const Recipe& recipe, const Platform& platf
   if (generates) {
     lines.push_back(fmt::format("every prompt has {} tokens, and every sequence {} more",
                                 recipe.sequence_length, recipe.generation.max_new_tokens));
+    if (StepsBetween(recipe.generation.max_new_tokens) > 0) {
+      lines.push_back(
+          fmt::format("after {} tokens only some steps are played: what is reserved between them "
+                      "may be a little less than in the run",
+                      kPlayedSteps));
+    }
   } else {
     lines.push_back(
         fmt::format("every sample has {} tokens; no evaluation, no checkpoint saved during the run",

@@ -192,11 +192,9 @@ class GenerateRun {
 
   // Of long generations the steps between are alike: they are passed over, all but a few.
   int64_t StepsToPass(int64_t token) const {
-    constexpr int64_t kPlayed = 64;   // all of the first
-    constexpr int64_t kSampled = 32;  // and about as many of the others, the last among them
-    if (token < kPlayed) return 0;
-    const int64_t stride = (options_.max_new_tokens - kPlayed) / kSampled;
-    return std::clamp<int64_t>(stride - 1, 0, options_.max_new_tokens - 1 - token);
+    if (token < kPlayedSteps) return 0;
+    // The last step is always played.
+    return std::min(StepsBetween(options_.max_new_tokens), options_.max_new_tokens - 1 - token);
   }
 
   // What `count` steps leave behind.
