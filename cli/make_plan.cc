@@ -11,6 +11,7 @@
 
 #include "default_task.h"
 #include "model/config.h"
+#include "model/kv_layout.h"
 #include "model/locate.h"
 #include "verdict.h"
 
@@ -54,6 +55,12 @@ void DecideTask(const PlanOptions& options, const ModelConfig& config, Decided& 
     decided.recipe.task = *options.task;
     return;
   }
+  if (decided.recipe.driver == Driver::kGenerate) {
+    // Whatever else the config's class does, what generates is a language model.
+    const bool both = config.MaybeBool("is_encoder_decoder").value_or(false);
+    decided.recipe.task = both ? Task::kSeq2SeqLm : Task::kCausalLm;
+    return;
+  }
   const DefaultTask task = DefaultTaskOf(config);
   decided.recipe.task = task.task;
   decided.assumptions.push_back(
@@ -74,7 +81,8 @@ void DecideLengths(const PlanOptions& options, const ModelConfig& config, Decide
         config.MaybeInt("max_position_embeddings").value_or(recipe.sequence_length);
     recipe.sequence_length = std::min(recipe.sequence_length, positions);
     decided.assumptions.push_back(
-        fmt::format("{} tokens per sample (--seq changes it)", recipe.sequence_length));
+        fmt::format("{} tokens per {} (--seq changes it)", recipe.sequence_length,
+                    recipe.driver == Driver::kGenerate ? "prompt" : "sample"));
   }
   if (options.target_sequence_given && recipe.task != Task::kSeq2SeqLm) {
     decided.warnings.push_back(
@@ -85,6 +93,10 @@ void DecideLengths(const PlanOptions& options, const ModelConfig& config, Decide
 
 void DecideDefaults(const PlanOptions& options, Decided& decided) {
   std::vector<std::string> defaults;
+  if (decided.recipe.driver == Driver::kGenerate) {
+    if (!options.batch_given) decided.assumptions.emplace_back("one prompt (--batch changes it)");
+    return;
+  }
   if (!options.batch_given) {
     defaults.push_back(fmt::format("batch {}", decided.recipe.per_device_train_batch_size));
   }
@@ -153,9 +165,31 @@ std::string PrecisionText(const Recipe& recipe) {
   return std::string(Name(recipe.precision));
 }
 
+std::string WeightsText(const Recipe& recipe) {
+  const Quantization& quantization = recipe.quantization;
+  const std::string_view rest = Name(recipe.weights_dtype.value_or(DType::kFloat32));
+  if (quantization.kind == Quantization::Kind::kNone) return fmt::format("{} weights", rest);
+  std::string text = fmt::format("{} and {} weights", Name(quantization.kind), rest);
+  if (quantization.kind == Quantization::Kind::kInt8) return text;
+  if (quantization.double_quant) text += ", double quantisation";
+  return text + fmt::format(", multiplied in {}", Name(quantization.compute_dtype));
+}
+
+std::vector<std::string> GenerationParts(const Recipe& recipe, AttnImplementation attn) {
+  const Generation& options = recipe.generation;
+  std::string search = options.do_sample ? "sampling" : "greedy";
+  if (options.num_beams > 1) search = fmt::format("{} beams", options.num_beams);
+  return {fmt::format("generation, batch {} x {} + {} tokens", recipe.per_device_train_batch_size,
+                      recipe.sequence_length, options.max_new_tokens),
+          WeightsText(recipe), search,
+          options.use_cache ? fmt::format("{} cache", Name(options.cache)) : "no cache",
+          fmt::format("{} attention", Name(attn))};
+}
+
 }  // namespace
 
 std::vector<std::string> RecipeParts(const Recipe& recipe, AttnImplementation attn) {
+  if (recipe.driver == Driver::kGenerate) return GenerationParts(recipe, attn);
   std::vector<std::string> parts = {std::string(Name(recipe.task)), BatchText(recipe),
                                     PrecisionText(recipe), std::string(Name(recipe.optim)),
                                     fmt::format("{} attention", Name(attn))};
@@ -206,6 +240,10 @@ Result<Plan> MakePlan(const PlanOptions& options) {
   header.parameters = prediction.parameters;
   header.trainable = prediction.trainable;
   header.model_reserved = prediction.after_model_reserved;
+  if (decided.recipe.driver == Driver::kGenerate) {
+    const DType dtype = decided.recipe.weights_dtype.value_or(DType::kFloat32);
+    header.cache_per_token = KvLayoutOf(model.config).BytesPerToken(dtype);
+  }
   header.assumptions = std::move(decided.assumptions);
   Append(header.assumptions, prediction.assumptions);
   header.warnings = std::move(decided.warnings);

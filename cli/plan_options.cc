@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/nearest.h"
+#include "generation_options.h"
 #include "model/training_arguments.h"
 #include "observe/training_args.h"
 #include "output.h"
@@ -28,7 +29,7 @@ constexpr Bytes kLargestMemory{int64_t{1} << 50};
 constexpr Flag kBatchFlags[] = {
     {"--batch,--per-device-train-batch-size", Takes::kValue, "N",
      "samples in a forward pass (default 8, as TrainingArguments)"},
-    {"--seq,--max-length", Takes::kValue, "N", "tokens per sample (default 512)"},
+    {"--seq,--max-length,--prompt-length", Takes::kValue, "N", "tokens per sample (default 512)"},
     {"--target-seq", Takes::kValue, "N", "tokens of the decoder in seq2seq tasks (default --seq)"},
     {"--accum,--gradient-accumulation-steps", Takes::kValue, "N",
      "forward passes per optimizer step (default 1)"},
@@ -78,15 +79,16 @@ constexpr Flag kOutputFlags[] = {
     kColorFlag,
 };
 constexpr FlagGroup kGroups[] = {
-    {"Batch and task", kBatchFlags}, {"Numbers", kNumberFlags}, {"Training", kTrainingFlags},
-    {"Platform", kPlatformFlags},    {"Output", kOutputFlags},
+    {"Batch and task", kBatchFlags},  {"Numbers", kNumberFlags},    {"Training", kTrainingFlags},
+    {"Generation", kGenerationFlags}, {"Platform", kPlatformFlags}, {"Output", kOutputFlags},
 };
-constexpr size_t kRecipeGroups = 4;  // all but the output
+constexpr size_t kRecipeGroups = 5;  // all but the output
 constexpr Syntax kSyntax = {
     .command = "plan",
     .summary =
-        "Predicts the GPU memory of a Hugging Face training run, to the byte where it can, "
-        "without running it. With --gpu or --memory it says whether the run fits, and exits "
+        "Predicts the GPU memory of a Hugging Face training run, or with --generate of "
+        "model.generate, to the byte where it can, without running it. With --gpu or --memory it "
+        "says whether the run fits, and exits "
         "with 1 when it does not.",
     .positional = "MODEL",
     .positional_help =
@@ -97,15 +99,14 @@ constexpr Syntax kSyntax = {
         "  headroom plan bert-large-uncased --batch 4 --seq 512 --bf16\n"
         "  headroom plan meta-llama/Llama-3.1-8B --bf16 --gradient-checkpointing \\\n"
         "    --batch 1 --seq 4096 --gpu H200\n"
-        "  headroom plan ./my-model --args training_args.yaml --memory 24GiB --json\n",
+        "  headroom plan ./my-model --args training_args.yaml --memory 24GiB --json\n"
+        "  headroom plan bigcode/starcoder --generate --seq 1024 --max-new-tokens 60 \\\n"
+        "    --load-in-4bit --gpu \"RTX 4090\"\n",
 };
 
 // ---- Values ----
 
-struct Range {
-  int64_t smallest;
-  int64_t largest;
-};
+}  // namespace
 
 Result<int64_t> ReadCount(std::string_view flag, std::string_view text, Range range) {
   int64_t value = 0;
@@ -122,6 +123,8 @@ Result<int64_t> ReadCount(std::string_view flag, std::string_view text, Range ra
   }
   return value;
 }
+
+namespace {
 
 // Reads `flag` when it is given; leaves `target` alone when not.
 template <typename Target>
@@ -357,6 +360,7 @@ Result<PlanOptions> ReadRecipeOptions(const Arguments& arguments, std::string mo
                     "float16",
                     Name(*options.weights_dtype)));
   }
+  HEADROOM_RETURN_IF_ERROR(ReadGeneration(arguments, options));
   HEADROOM_RETURN_IF_ERROR(ReadPlatform(arguments, options));
   return options;
 }

@@ -57,6 +57,13 @@ const Syntax& PlanSyntax();
 // The flags that describe a run and the machine, for subcommands that take a recipe too.
 std::span<const FlagGroup> RecipeFlags();
 
+struct Range {
+  int64_t smallest;
+  int64_t largest;
+};
+// A whole number in the range; the message of an error names the flag and what to write instead.
+Result<int64_t> ReadCount(std::string_view flag, std::string_view text, Range range);
+
 // Checks every flag and reads the --args file. The message of an error names the flag, the value
 // and what to write instead.
 Result<PlanOptions> ReadPlanOptions(const Arguments& arguments, std::string_view command = "plan");

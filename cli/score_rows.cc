@@ -104,10 +104,76 @@ Status ApplyMode(const Json& value, MeasuredRow& row) {
   if (value == "torch-loop") {
     row.recipe.driver = Driver::kTorchLoop;
   } else if (value == "generate") {
-    row.unsupported = "generation";
+    row.recipe.driver = Driver::kGenerate;
+    row.recipe.generation.min_new_tokens = true;
   } else if (value != "train" && value != "trainer") {
     row.unsupported = "mode";
   }
+  return {};
+}
+
+Apply GenerationNumber(const char* key, int64_t Generation::*member) {
+  return [=](const Json& value, MeasuredRow& row) -> Status {
+    HEADROOM_ASSIGN_OR_RETURN(row.recipe.generation.*member,
+                              Count(value, key, kLargestRecipeNumber));
+    return {};
+  };
+}
+
+Status ApplyCache(const Json& value, MeasuredRow& row) {
+  if (!value.is_string()) return Missing("cache", "a text");
+  const std::string name = value.get<std::string>();
+  row.recipe.generation.use_cache = name != "none";
+  if (const auto cache = ParseCacheImplementation(name)) {
+    row.recipe.generation.cache = *cache;
+  } else if (name != "none") {
+    row.unsupported = fmt::format("cache {}", name);
+  }
+  return {};
+}
+
+Status ApplyQuantization(const Json& value, MeasuredRow& row) {
+  if (!value.is_string()) return Missing("quant", "a text");
+  const std::string name = value.get<std::string>();
+  for (const auto kind :
+       {Quantization::Kind::kInt8, Quantization::Kind::kFp4, Quantization::Kind::kNf4}) {
+    if (Name(kind) == name) {
+      row.recipe.quantization.kind = kind;
+      return {};
+    }
+  }
+  row.unsupported = fmt::format("quant {}", name);
+  return {};
+}
+
+Status ApplyDoubleQuant(const Json& value, MeasuredRow& row) {
+  if (!value.is_boolean()) return Missing("double_quant", "true or false");
+  row.recipe.quantization.double_quant = value.get<bool>();
+  return {};
+}
+
+Status ApplyComputeDType(const Json& value, MeasuredRow& row) {
+  if (!value.is_string()) return Missing("compute_dtype", "a text");
+  if (const std::optional<DType> dtype = ParseDType(value.get<std::string>())) {
+    row.recipe.quantization.compute_dtype = *dtype;
+  } else {
+    row.unsupported = fmt::format("compute_dtype {}", value.get<std::string>());
+  }
+  return {};
+}
+
+Status ApplyLoading(const Json& value, MeasuredRow& row) {
+  if (value == "device-map") {
+    row.recipe.loading = Loading::kDeviceMap;
+  } else if (value != "to") {
+    row.unsupported = "load";
+  }
+  return {};
+}
+
+Status ApplySampling(const Json& value, MeasuredRow& row) {
+  if (!value.is_boolean()) return Missing("do_sample", "true or false");
+  row.recipe.generation.do_sample = value.get<bool>();
   return {};
 }
 
@@ -147,8 +213,14 @@ const std::vector<RecipeKey>& RecipeKeys() {
       {"mode", &ApplyMode},
       {"alloc_conf", &ApplyAllocConf},
       {"snapshot", nothing},
-      {"beams", nothing},
-      {"new_tokens", nothing},
+      {"beams", GenerationNumber("beams", &Generation::num_beams)},
+      {"cache", &ApplyCache},
+      {"do_sample", &ApplySampling},
+      {"quant", &ApplyQuantization},
+      {"double_quant", &ApplyDoubleQuant},
+      {"compute_dtype", &ApplyComputeDType},
+      {"load", &ApplyLoading},
+      {"new_tokens", GenerationNumber("new_tokens", &Generation::max_new_tokens)},
   };
   return keys;
 }

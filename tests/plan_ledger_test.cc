@@ -45,10 +45,14 @@ std::vector<Case> Cases() {
   checkpointed.gradient_accumulation_steps = 2;
   Recipe half = With(Task::kCausalLm, Precision::kBf16);
   half.weights_dtype = DType::kBFloat16;
+  Recipe beams = half;
+  beams.driver = Driver::kGenerate;
+  beams.generation.num_beams = 3;
   return {{"bert_bf16", bert, With(Task::kMaskedLm, Precision::kBf16)},
           {"bert_eager_foreach", bert, eager},
           {"gpt2_fp16", gpt2, With(Task::kCausalLm, Precision::kFp16)},
           {"llama_checkpointed_accumulated", llama, checkpointed},
+          {"llama_generates_with_beams", llama, beams},
           {"llama_half_weights", llama, half}};
 }
 

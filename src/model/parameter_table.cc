@@ -119,7 +119,14 @@ void ParameterTable::AddBuffer(std::string name, Shape shape, DType dtype) {
 
 void ParameterTable::AddLinear(const std::string& name, int64_t in, int64_t out, bool bias) {
   Add(name + ".weight", {out, in});
+  entries_.back().linear = LinearWeight::kLinear;
   if (bias) Add(name + ".bias", {out});
+}
+
+void ParameterTable::AddConv1d(const std::string& name, int64_t in, int64_t out) {
+  Add(name + ".weight", {in, out});
+  entries_.back().linear = LinearWeight::kConv1d;
+  Add(name + ".bias", {out});
 }
 
 void ParameterTable::AddLayerNorm(const std::string& name, int64_t size, bool bias) {

@@ -24,12 +24,17 @@
 
 namespace headroom {
 
+// Whether a parameter is the weight of a layer that multiplies by it: torch.nn.Linear [out, in], or
+// transformers' Conv1D [in, out].
+enum class LinearWeight : uint8_t { kNo, kLinear, kConv1d };
+
 struct ParameterSpec {
   std::string name;
   Shape shape;
   bool is_buffer = false;
   // Buffers keep their own type; parameters take the type the model is loaded in.
   DType buffer_dtype = DType::kFloat32;
+  LinearWeight linear = LinearWeight::kNo;
 };
 
 class ParameterTable {
@@ -54,6 +59,8 @@ class ParameterTable {
   void AddBuffer(std::string name, Shape shape, DType dtype);
   // weight [out, in] and, unless told otherwise, bias [out]: torch.nn.Linear.
   void AddLinear(const std::string& name, int64_t in, int64_t out, bool bias = true);
+  // weight [in, out] and bias [out]: Conv1D of transformers.
+  void AddConv1d(const std::string& name, int64_t in, int64_t out);
   // weight [size] and bias [size]: torch.nn.LayerNorm.
   void AddLayerNorm(const std::string& name, int64_t size, bool bias = true);
 

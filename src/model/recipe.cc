@@ -53,6 +53,18 @@ constexpr Named<Optim> kOptims[] = {
     {"adamw_8bit", Optim::kAdamW8bit},
 };
 
+constexpr Named<CacheImplementation> kCaches[] = {
+    {"dynamic", CacheImplementation::kDynamic},
+    {"static", CacheImplementation::kStatic},
+};
+
+constexpr Named<Quantization::Kind> kQuantizations[] = {
+    {"none", Quantization::Kind::kNone},
+    {"int8", Quantization::Kind::kInt8},
+    {"fp4", Quantization::Kind::kFp4},
+    {"nf4", Quantization::Kind::kNf4},
+};
+
 template <typename Enum>
 std::string_view NameIn(std::span<const Named<Enum>> table, Enum wanted) {
   for (const auto& [name, value] : table) {
@@ -84,6 +96,17 @@ std::string_view Name(AttnImplementation attn) {
 }
 std::optional<AttnImplementation> ParseAttnImplementation(std::string_view name) {
   return ParseIn<AttnImplementation>(kAttnImplementations, name);
+}
+
+std::string_view Name(CacheImplementation cache) {
+  return NameIn<CacheImplementation>(kCaches, cache);
+}
+std::optional<CacheImplementation> ParseCacheImplementation(std::string_view name) {
+  return ParseIn<CacheImplementation>(kCaches, name);
+}
+
+std::string_view Name(Quantization::Kind kind) {
+  return NameIn<Quantization::Kind>(kQuantizations, kind);
 }
 
 std::string_view Name(Optim optim) { return NameIn<Optim>(kOptims, optim); }

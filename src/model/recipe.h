@@ -50,8 +50,37 @@ std::string_view Name(Optim optim);
 std::optional<Optim> ParseOptim(std::string_view name);
 std::vector<std::string_view> OptimNames();
 
-// What drives the steps: Trainer.train, or a plain PyTorch loop with GradScaler.
-enum class Driver : uint8_t { kTrainer, kTorchLoop };
+// What drives the steps: Trainer.train, a plain PyTorch loop with GradScaler, or model.generate.
+enum class Driver : uint8_t { kTrainer, kTorchLoop, kGenerate };
+
+// GenerationConfig.cache_implementation.
+enum class CacheImplementation : uint8_t { kDynamic, kStatic };
+std::string_view Name(CacheImplementation cache);  // "dynamic", "static"
+std::optional<CacheImplementation> ParseCacheImplementation(std::string_view name);
+
+// model.generate, under the names of GenerationConfig; the prompt has Recipe::sequence_length.
+struct Generation {
+  int64_t max_new_tokens = 20;
+  int64_t num_beams = 1;
+  bool do_sample = false;
+  bool use_cache = true;
+  bool min_new_tokens = false;  // min_new_tokens = max_new_tokens: no early end
+  CacheImplementation cache = CacheImplementation::kDynamic;
+};
+
+// BitsAndBytesConfig: what the weights of linear layers are stored as.
+struct Quantization {
+  enum class Kind : uint8_t { kNone, kInt8, kFp4, kNf4 };
+  Kind kind = Kind::kNone;
+  bool double_quant = false;              // bnb_4bit_use_double_quant
+  DType compute_dtype = DType::kFloat32;  // bnb_4bit_compute_dtype
+  double int8_threshold = 6.0;            // llm_int8_threshold
+};
+std::string_view Name(Quantization::Kind kind);  // "none", "int8", "fp4", "nf4"
+
+// Where the weights come from: a model built on the host and moved with .to("cuda"), or
+// from_pretrained with device_map, which reads each tensor straight onto the device.
+enum class Loading : uint8_t { kModelToDevice, kDeviceMap };
 
 struct Recipe {
   Task task = Task::kCausalLm;
@@ -69,6 +98,9 @@ struct Recipe {
   double max_grad_norm = 1.0;   // 0 turns clipping off
   bool attention_mask = false;  // the batch carries a mask of ones
   int steps = 3;                // optimizer steps to play; memory is steady from the third on
+  Generation generation;        // of Driver::kGenerate
+  Quantization quantization;
+  Loading loading = Loading::kModelToDevice;
 };
 
 }  // namespace headroom

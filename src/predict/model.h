@@ -20,6 +20,8 @@
 
 namespace headroom::predict {
 
+class KeyValueCache;
+
 // What the data loader hands to model(**inputs); undefined where the task has no such input.
 struct Batch {
   Tensor input_ids;           // [batch, sequence] int64
@@ -27,6 +29,13 @@ struct Batch {
   Tensor pixel_values;        // [batch, channels, height, width] fp32
   Tensor labels;              // [batch] or [batch, sequence] int64
   Tensor num_items_in_batch;  // scalar int64: Trainer passes it to models that accept it
+
+  // ---- Of generation ----
+
+  Tensor position_ids;                       // [batch, sequence] int64; undefined: the model counts
+  KeyValueCache* past_key_values = nullptr;  // grows by the sequence; null: no cache
+  int64_t logits_to_keep = 0;                // of the last positions alone; 0: of all
+  Tensor encoder_states;                     // seq2seq: what Encode returned
 };
 
 // The tensors of a ModelOutput, in its order.
@@ -50,7 +59,10 @@ struct ModelArguments {
 class Model {
  public:
   virtual ~Model() = default;
+  // Without labels it computes no loss.
   virtual ModelOutput Forward(const Batch& batch) = 0;
+  // model.get_encoder()(input_ids, attention_mask) of encoder-decoders; undefined elsewhere.
+  virtual Tensor Encode(const Batch&) { return {}; }
 };
 
 // What the drivers must know about a class before it is built.
@@ -63,6 +75,10 @@ struct Architecture {
   // Its loss shifts the labels by one (Trainer._loss_shifts_labels).
   bool (*loss_shifts_labels)(Task task);
   Result<std::unique_ptr<Model>> (*make)(const ModelArguments& arguments);
+  // Its forward writes keys and values into a cache, so that it can generate with one.
+  bool caches = false;
+  // forward(position_ids): generate counts the positions itself.
+  bool takes_position_ids = true;
   // Rows of a learned position table that no token can have (RoBERTa counts from padding_idx + 1).
   int64_t (*reserved_positions)(const ModelConfig& config) = [](const ModelConfig&) -> int64_t {
     return 0;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
+#include "predict/quantization.h"
 
 namespace headroom::predict {
 namespace {
@@ -90,6 +91,17 @@ Tensor Scope::Find(std::string_view name) const {
   const std::string path = (*this / name).path_;
   return weights_->Has(path) ? weights_->Get(path) : Tensor();
 }
+
+const QuantizedMatrix* Weights::FindQuantized(const std::string& name) const {
+  const auto found = quantized_.find(name);
+  return found == quantized_.end() ? nullptr : found->second.get();
+}
+
+const QuantizedMatrix* Scope::QuantizedWeight() const {
+  return weights_->FindQuantized((*this / "weight").path_);
+}
+
+Tensor Linear::Quantized(const Tensor& x) const { return quantized_->Multiply(x, bias_); }
 
 Tensor GeluNew(const Tensor& input) {
   // NewGELUActivation of transformers 5.17 activations.py:

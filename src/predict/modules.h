@@ -26,17 +26,23 @@
 
 namespace headroom::predict {
 
+class QuantizedMatrix;  // predict/quantization.h
+
 // The parameters and buffers of a model.
 class Weights {
  public:
   // model.to("cuda"): allocates in the order of nn.Module._apply: children before their parent's
   // own parameters, and those before its buffers.
   Weights(Runtime& runtime, const ParameterTable& table, DType dtype);
+  // What `recipe` loads, in the way it loads it; see predict/load.h.
+  Weights(Runtime& runtime, const ParameterTable& table, const Recipe& recipe);
 
   Runtime& runtime() const { return runtime_; }
   // REQUIRES: the table has the name.
   const Tensor& Get(const std::string& name) const;
   bool Has(const std::string& name) const { return by_name_.contains(name); }
+  // The weight `name` as a quantised layer holds it, or null.
+  const QuantizedMatrix* FindQuantized(const std::string& name) const;
   // Parameters in the order of named_parameters().
   const std::vector<Tensor>& parameters() const { return parameters_; }
   const std::vector<std::string>& parameter_names() const { return names_; }
@@ -44,6 +50,7 @@ class Weights {
  private:
   Runtime& runtime_;
   std::unordered_map<std::string, Tensor> by_name_;
+  std::unordered_map<std::string, std::shared_ptr<const QuantizedMatrix>> quantized_;
   std::vector<Tensor> parameters_;
   std::vector<std::string> names_;
 };
@@ -63,6 +70,8 @@ class Scope {
   Tensor Get(std::string_view name) const;
   // The same, or undefined when the module has none (a linear layer without bias).
   Tensor Find(std::string_view name) const;
+  // This module's weight where it is quantised, else null.
+  const QuantizedMatrix* QuantizedWeight() const;
 
  private:
   const Weights* weights_;
@@ -81,7 +90,10 @@ class InModule {
 class Linear {
  public:
   explicit Linear(const Scope& scope)
-      : id_(scope.id()), weight_(scope.Get("weight")), bias_(scope.Find("bias")) {}
+      : id_(scope.id()),
+        weight_(scope.Get("weight")),
+        bias_(scope.Find("bias")),
+        quantized_(scope.QuantizedWeight()) {}
   // With a weight that lives elsewhere: a tied head.
   Linear(const Scope& scope, Tensor weight) : id_(scope.id()), weight_(std::move(weight)) {}
   Linear(const Scope& scope, Tensor weight, Tensor bias)
@@ -89,13 +101,16 @@ class Linear {
 
   Tensor operator()(const Tensor& x) const {
     const InModule in(x.runtime(), id_);
-    return LinearOp(x, weight_, bias_);
+    return quantized_ == nullptr ? LinearOp(x, weight_, bias_) : Quantized(x);
   }
 
  private:
+  Tensor Quantized(const Tensor& x) const;
+
   ModuleId id_;
   Tensor weight_;
   Tensor bias_;
+  const QuantizedMatrix* quantized_ = nullptr;
 };
 
 class Embedding {

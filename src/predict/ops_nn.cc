@@ -208,7 +208,7 @@ Tensor LayerNormOp(const Tensor& input, const Tensor& full_weight, const Tensor&
 }
 
 Tensor Dropout(const Tensor& x, double probability) {
-  if (probability == 0 || x.numel() == 0) return x;
+  if (probability == 0 || x.numel() == 0 || !x.runtime().training) return x;
   Runtime& runtime = x.runtime();
   GradRecorder record(runtime, "NativeDropoutBackward0", {x});
   const OpScope op(runtime, "aten::native_dropout");

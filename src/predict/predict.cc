@@ -10,6 +10,8 @@
 #include "base/nearest.h"
 #include "model/parameter_table.h"
 #include "predict/context.h"
+#include "predict/generate.h"
+#include "predict/load.h"
 #include "predict/model.h"
 #include "predict/modules.h"
 #include "predict/runtime.h"
@@ -23,6 +25,18 @@ using predict::Architecture;
 
 // The most elements a tensor of a run may have, so that no size overflows on the way.
 constexpr int64_t kMostElements = int64_t{1} << 48;
+
+Status CheckGenerationSizes(const ModelConfig& config, const Recipe& recipe, int64_t tokens_limit) {
+  const int64_t longest = recipe.sequence_length + recipe.generation.max_new_tokens;
+  const int64_t rows = recipe.per_device_train_batch_size * recipe.generation.num_beams;
+  const int64_t heads = std::max<int64_t>(config.MaybeInt("num_attention_heads").value_or(1), 1);
+  if (rows <= tokens_limit / longest && rows * longest <= kMostElements / longest / heads) {
+    return {};
+  }
+  return Error::BadInput(
+      "batch x beams x tokens is beyond any GPU (over 2^48 elements): lower --batch, --num-beams, "
+      "--seq or --max-new-tokens");
+}
 
 Status CheckSizes(const ModelConfig& config, const Recipe& recipe) {
   const auto too_large = [](std::string_view what) {
@@ -47,6 +61,9 @@ Status CheckSizes(const ModelConfig& config, const Recipe& recipe) {
                                    config.MaybeInt("intermediate_size").value_or(1),
                                    4 * config.MaybeInt("hidden_size").value_or(1)});
   const int64_t tokens_limit = kMostElements / widest;
+  if (recipe.driver == Driver::kGenerate) {
+    return CheckGenerationSizes(config, recipe, tokens_limit);
+  }
   if (recipe.per_device_train_batch_size > tokens_limit / recipe.sequence_length ||
       recipe.per_device_train_batch_size * recipe.gradient_accumulation_steps > tokens_limit) {
     return too_large("batch x sequence");
@@ -73,6 +90,18 @@ Status CheckPositions(const ModelConfig& config, const Recipe& recipe,
     const int64_t rows = entry.shape[0] - architecture.reserved_positions(config);
     const int64_t positions =
         std::min(rows, config.MaybeInt("max_position_embeddings").value_or(rows));
+    if (recipe.driver == Driver::kGenerate) {
+      // The last token is chosen and never read.
+      const int64_t fresh = recipe.generation.max_new_tokens;
+      const int64_t longest = recipe.task == Task::kSeq2SeqLm
+                                  ? std::max(recipe.sequence_length, fresh)
+                                  : recipe.sequence_length + fresh - 1;
+      if (longest <= positions) continue;
+      return Error::BadInput(
+          fmt::format("a prompt of {} tokens and {} new ones are beyond the model's {} positions "
+                      "(max_position_embeddings): lower --seq or --max-new-tokens",
+                      recipe.sequence_length, recipe.generation.max_new_tokens, positions));
+    }
     if (recipe.sequence_length <= positions) continue;
     return Error::BadInput(
         fmt::format("sequence length {} is beyond the model's {} positions "
@@ -115,7 +144,8 @@ Result<AttnImplementation> ResolveAttention(const Architecture& architecture,
 }
 
 // The plain loop's model is no transformers class, and the classes are trained by Trainer.
-Status CheckDriver(const ModelConfig& config, const Recipe& recipe) {
+Status CheckDriver(const ModelConfig& config, const Recipe& recipe,
+                   const Architecture& architecture) {
   const bool plain_model = config.model_type() == "torch-transformer";
   if (plain_model && recipe.driver == Driver::kTrainer) {
     return Error::BadInput(
@@ -127,6 +157,8 @@ Status CheckDriver(const ModelConfig& config, const Recipe& recipe) {
         "the plain PyTorch loop is modelled for model_type \"torch-transformer\", not \"{}\"",
         config.model_type()));
   }
+  if (recipe.driver == Driver::kGenerate)
+    return predict::CheckGenerate(architecture, config, recipe);
   return {};
 }
 
@@ -143,7 +175,12 @@ Status Play(predict::Runtime& runtime, const Architecture& architecture, const M
             Prediction& prediction) {
   // The script's first CUDA call, torch.ones((1, 1)).to("cuda"), or any like it.
   { const predict::Tensor probe = predict::Empty(runtime, {1, 1}, DType::kFloat32); }
-  const predict::Weights weights(runtime, table, recipe.weights_dtype.value_or(DType::kFloat32));
+  const bool reads_onto_device = recipe.loading == Loading::kDeviceMap ||
+                                 recipe.quantization.kind != Quantization::Kind::kNone;
+  const predict::Weights weights =
+      reads_onto_device
+          ? predict::Weights(runtime, table, recipe)
+          : predict::Weights(runtime, table, recipe.weights_dtype.value_or(DType::kFloat32));
   prediction.after_model_allocated = runtime.ledger().allocated();
   prediction.after_model_reserved = runtime.ledger().reserved();
   runtime.KernelsLoaded();
@@ -152,6 +189,8 @@ Status Play(predict::Runtime& runtime, const Architecture& architecture, const M
                             architecture.make(arguments));
   if (recipe.driver == Driver::kTorchLoop) {
     HEADROOM_RETURN_IF_ERROR(predict::RunTorchLoop(runtime, recipe, weights, *model));
+  } else if (recipe.driver == Driver::kGenerate) {
+    HEADROOM_RETURN_IF_ERROR(predict::RunGenerate(runtime, architecture, config, recipe, *model));
   } else {
     HEADROOM_RETURN_IF_ERROR(
         predict::RunTrainer(runtime, architecture, config, recipe, weights, *model));
@@ -185,12 +224,14 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
         fmt::format("model_type \"{}\" is not modelled yet{}", config.model_type(),
                     DidYouMean(config.model_type(), PredictableModelTypes())));
   }
-  HEADROOM_RETURN_IF_ERROR(CheckDriver(config, recipe));
+  HEADROOM_RETURN_IF_ERROR(CheckDriver(config, recipe, *architecture));
   HEADROOM_RETURN_IF_ERROR(CheckSizes(config, recipe));
   HEADROOM_RETURN_IF_ERROR(CheckPlatform(recipe, platform));
   HEADROOM_ASSIGN_OR_RETURN(const AttnImplementation attn, ResolveAttention(*architecture, recipe));
   HEADROOM_ASSIGN_OR_RETURN(const ParameterTable table, ParameterTable::Build(config, recipe.task));
   HEADROOM_RETURN_IF_ERROR(CheckPositions(config, recipe, *architecture, table));
+  HEADROOM_ASSIGN_OR_RETURN(const int64_t quantized,
+                            predict::QuantizedParameters(config, table, recipe.quantization));
 
   Prediction prediction;
   prediction.parameters = table.parameter_count();
@@ -206,6 +247,13 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
   }
   prediction.ledger.SetContext(predict::OutsideAllocator(platform, attn, recipe));
   prediction.assumptions = predict::Assumptions(recipe, platform, attn);
+  if (quantized > 0) {
+    prediction.assumptions.push_back(fmt::format(
+        "{:.1f} % of the parameters are in {}; head, embeddings, norms and whatever is no "
+        "torch.nn.Linear stay in {}",
+        100.0 * static_cast<double>(quantized) / static_cast<double>(prediction.parameters),
+        Name(recipe.quantization.kind), Name(recipe.weights_dtype.value_or(DType::kFloat32))));
+  }
   return prediction;
 }
 

@@ -103,6 +103,15 @@ Json PhasesJson(const PlanReport& report) {
   return json;
 }
 
+Json GenerationJson(const GenerationFigures& figures) {
+  return {{"load_peak", figures.load_peak.count()},
+          {"weights", figures.weights.count()},
+          {"prefill_peak", figures.prefill_peak.count()},
+          {"decode_peak", figures.decode_peak.count()},
+          {"kv_cache", figures.cache.count()},
+          {"kv_cache_bytes_per_token", figures.cache_per_token}};
+}
+
 std::string PlanJson(const PlanReport& report) {
   Json json = {{"schema", kPlanSchema},
                {"model", report.header.model},
@@ -115,6 +124,7 @@ std::string PlanJson(const PlanReport& report) {
                {"phases", PhasesJson(report)},
                {"assumptions", report.header.assumptions},
                {"verdict", nullptr}};
+  if (report.generation) json["generation"] = GenerationJson(*report.generation);
   if (report.header.verdict) json["verdict"] = VerdictJson(*report.header.verdict);
   return Dump(json);
 }

@@ -72,9 +72,55 @@ std::vector<Bytes> ReservedBySteps(const Ledger& ledger) {
   return highest;
 }
 
+// The highest reserved up to the mark `name`.
+Bytes ReservedUpTo(const Ledger& ledger, std::string_view name) {
+  Bytes reserved;
+  Bytes highest;
+  for (const MemoryEvent& event : ledger.events()) {
+    if (event.type == MemoryEvent::Type::kReserve) reserved += Bytes(event.bytes);
+    highest = std::max(highest, reserved);
+    if (event.type == MemoryEvent::Type::kMark &&
+        ledger.marks()[static_cast<size_t>(event.block)].name == name) {
+      break;
+    }
+  }
+  return highest;
+}
+
+const PhaseMark* FindMark(const Ledger& ledger, std::string_view name) {
+  const auto found = std::ranges::find(ledger.marks(), name, &PhaseMark::name);
+  return found == ledger.marks().end() ? nullptr : &*found;
+}
+
+std::vector<LadderRung> GenerationLadder(const Ledger& ledger, Bytes context) {
+  return {{"CUDA context", context},
+          {"weights loaded", context + ReservedUpTo(ledger, "load")},
+          {"prefill", ledger.context() + ReservedUpTo(ledger, "prefill")},
+          {"decode", ledger.context() + ledger.peak_reserved()}};
+}
+
+std::optional<GenerationFigures> BuildGeneration(const Ledger& ledger, const PlanHeader& header) {
+  if (!header.cache_per_token) return std::nullopt;
+  GenerationFigures figures{};
+  figures.cache_per_token = *header.cache_per_token;
+  if (const PhaseMark* load = FindMark(ledger, "load")) {
+    figures.load_peak = load->peak_allocated;
+    figures.weights = load->allocated;
+  }
+  if (const PhaseMark* prefill = FindMark(ledger, "prefill")) {
+    figures.prefill_peak = prefill->peak_allocated;
+  }
+  const PhaseMark* decode = FindMark(ledger, "decode");
+  if (decode == nullptr) return figures;
+  figures.decode_peak = decode->peak_allocated;
+  figures.cache = ledger.ComponentsAt(decode->event)[static_cast<size_t>(Component::kKvCache)];
+  return figures;
+}
+
 std::vector<LadderRung> BuildLadder(const Ledger& ledger, const PlanHeader& header) {
   const Bytes context =
       ledger.context_parts().empty() ? Bytes(0) : ledger.context_parts().front().bytes;
+  if (header.cache_per_token) return GenerationLadder(ledger, context);
   std::vector<LadderRung> ladder = {{"CUDA context", context},
                                     {"model loaded", context + header.model_reserved}};
   const std::vector<Bytes> steps = ReservedBySteps(ledger);
@@ -97,6 +143,7 @@ PlanReport BuildPlanReport(const Ledger& ledger, PlanHeader header) {
   report.device = ledger.peak_reserved() + ledger.context();
   report.peak = BuildPeak(ledger);
   report.ladder = BuildLadder(ledger, header);
+  report.generation = BuildGeneration(ledger, header);
   const std::vector<ComponentBytes> components = ledger.ComponentsAtMarks();
   for (size_t i = 0; i < ledger.marks().size(); ++i) {
     report.phases.push_back({ledger.marks()[i], components[i]});
@@ -107,10 +154,17 @@ PlanReport BuildPlanReport(const Ledger& ledger, PlanHeader header) {
 
 std::string_view PhaseWords(std::string_view mark_name) {
   constexpr std::pair<std::string_view, std::string_view> kWords[] = {
-      {"train_begin", "loading the model"},  {"step_begin", "between steps"},
-      {"forward_begin", "moving the batch"}, {"forward_end", "forward"},
-      {"substep_end", "backward"},           {"backward_end", "backward"},
-      {"optimizer_end", "optimizer step"},   {"step_end", "end of the step"},
+      {"train_begin", "loading the model"},
+      {"step_begin", "between steps"},
+      {"forward_begin", "moving the batch"},
+      {"forward_end", "forward"},
+      {"substep_end", "backward"},
+      {"backward_end", "backward"},
+      {"optimizer_end", "optimizer step"},
+      {"step_end", "end of the step"},
+      {"load", "loading the weights"},
+      {"prefill", "reading the prompt"},
+      {"decode", "decoding"},
   };
   for (const auto& [name, words] : kWords) {
     if (name == mark_name) return words;

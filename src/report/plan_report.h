@@ -43,13 +43,24 @@ struct Verdict {
   Bytes headroom() const { return cap - needed; }  // negative when it does not fit
 };
 
+// What a run that generates is asked about, in tensors (allocated).
+struct GenerationFigures {
+  Bytes load_peak;              // while the weights come onto the device
+  Bytes weights;                // and once they are there
+  Bytes prefill_peak;           // from there to the first token
+  Bytes decode_peak;            // and to the last
+  Bytes cache;                  // keys and values held at the end
+  int64_t cache_per_token = 0;  // bytes that a token of one sequence adds
+};
+
 struct PlanHeader {
   std::string model;
   std::vector<std::string> recipe;  // in a user's words: "batch 4 x 512 tokens", "bf16", …
   int64_t parameters = 0;
   int64_t trainable = 0;
-  Bytes model_reserved;                  // right after the model moved to the GPU
-  std::vector<std::string> assumptions;  // most important first
+  Bytes model_reserved;                         // right after the model moved to the GPU
+  std::optional<int64_t> cache_per_token = {};  // of a run that generates
+  std::vector<std::string> assumptions;         // most important first
   std::vector<std::string> warnings;
   std::optional<Verdict> verdict;
 };
@@ -89,6 +100,7 @@ struct PlanReport {
   Bytes device;
   PlanPeak peak;
   std::vector<LadderRung> ladder;
+  std::optional<GenerationFigures> generation;
   std::vector<PlanPhase> phases;
 };
 

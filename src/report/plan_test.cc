@@ -270,5 +270,57 @@ TEST(ModuleTree, EndlessPathsDoNotNestEndlessly) {
   EXPECT_EQ(root.children.size(), 1u);
 }
 
+// Loading peaks 10 MiB above its steady state; the prompt 30 above that; every token adds 1.
+Ledger GenerationRun() {
+  Ledger ledger;
+  ledger.SetContext({{"CUDA context", MiB(520)}, {"kernels", MiB(158)}});
+  const auto alloc = [&](Bytes bytes, Component component) {
+    return ledger.Alloc(bytes, component, Kind::kOther, ModuleId{}, OpId{});
+  };
+  ledger.ChangeReserved(MiB(120));
+  const BlockId staged = alloc(MiB(10), Component::kTemporaries);
+  alloc(MiB(100), Component::kWeights);
+  ledger.Free(staged);
+  ledger.Mark("load", 0);
+  ledger.ChangeReserved(MiB(40));
+  alloc(MiB(8), Component::kKvCache);
+  const BlockId activations = alloc(MiB(22), Component::kActivations);
+  ledger.Free(activations);
+  ledger.Mark("prefill", 0);
+  alloc(MiB(1), Component::kKvCache);
+  ledger.Mark("decode", 0);
+  return ledger;
+}
+
+TEST(PlanReport, TellsLoadPrefillAndDecodeOfAGenerationApart) {
+  PlanHeader header = Header();
+  header.cache_per_token = 1024;
+  const PlanReport report = BuildPlanReport(GenerationRun(), header);
+  ASSERT_TRUE(report.generation.has_value());
+  EXPECT_EQ(report.generation->load_peak, MiB(110));
+  EXPECT_EQ(report.generation->weights, MiB(100));
+  EXPECT_EQ(report.generation->prefill_peak, MiB(130));
+  EXPECT_EQ(report.generation->decode_peak, MiB(109));
+  EXPECT_EQ(report.generation->cache, MiB(9));
+  ASSERT_EQ(report.ladder.size(), 4U);
+  EXPECT_EQ(report.ladder[1].device, MiB(520 + 120));
+  EXPECT_EQ(report.ladder[2].device, MiB(678 + 160));
+}
+
+TEST(PlanReport, HasNoGenerationWhereNothingGenerates) {
+  EXPECT_FALSE(BuildPlanReport(TrainingRun(), Header()).generation.has_value());
+  EXPECT_FALSE(
+      Json::parse(PlanJson(BuildPlanReport(TrainingRun(), Header()))).contains("generation"));
+}
+
+TEST(PlanText, SaysWhatATokenAddsToTheCache) {
+  PlanHeader header = Header();
+  header.cache_per_token = 131072;
+  const std::string text =
+      PlanText(BuildPlanReport(GenerationRun(), header), PlanDetail::kSummary, TextStyle());
+  EXPECT_THAT(text, HasSubstr("131,072 B a token and sequence"));
+  EXPECT_THAT(text, HasSubstr("Peak while reading the prompt"));
+}
+
 }  // namespace
 }  // namespace headroom

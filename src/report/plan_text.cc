@@ -49,6 +49,22 @@ std::string Ladder(const PlanReport& report, const TextStyle& style) {
   return out;
 }
 
+// Load peak, weights, prefill, decode: what each needs in tensors.
+std::string GenerationTable(const GenerationFigures& figures, const TextStyle& style) {
+  const auto line = [&](std::string_view name, Bytes size, std::string_view meaning) {
+    return WithoutTrailingSpaces(fmt::format("{}{}{}  {}", Margin(), PadRight(name, 16),
+                                             PadLeft(FormatMiB(size), 13),
+                                             Paint(style, Colour::kDim, meaning)));
+  };
+  return line("load peak", figures.load_peak, "while the weights come onto the device") +
+         line("weights", figures.weights, "and the model's buffers, once there") +
+         line("prefill peak", figures.prefill_peak, "up to the first token") +
+         line("decode peak", figures.decode_peak, "from there to the last") +
+         line("KV cache", figures.cache,
+              fmt::format("at the end; {} B a token and sequence",
+                          Thousands(figures.cache_per_token)));
+}
+
 Colour VerdictColour(const Verdict& verdict) {
   if (!verdict.fits) return Colour::kRed;
   return verdict.tight ? Colour::kYellow : Colour::kGreen;
@@ -184,6 +200,9 @@ std::string PlanText(const PlanReport& report, PlanDetail detail, const TextStyl
   if (detail == PlanDetail::kModules) {
     out += Heading(style, "Modules at the peak (a folded row is the sum of its layers)") +
            ModulesText(report, style);
+  }
+  if (report.generation) {
+    out += Heading(style, "Generation, in tensors") + GenerationTable(*report.generation, style);
   }
   out += Heading(style, "Device memory over the run");
   out += Ladder(report, style);

@@ -4,9 +4,11 @@
 // models/llama/modeling_llama.py.
 #include "predict/models/attention.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "predict/autograd.h"
+#include "predict/kv_cache.h"
 
 namespace headroom::predict {
 namespace {
@@ -82,30 +84,37 @@ Tensor CausalMaskFunction(const Tensor& query, const Tensor& key, bool sliding) 
   return AndMasks(mask, causal);
 }
 
+// What a mask is made of.
+struct MaskShape {
+  int64_t batch = 0;
+  int64_t queries = 0;
+  MaskSizes keys;
+  int64_t query_offset = 0;
+};
+
 // sdpa_mask after its early exits: the boolean causal mask of every row, expanded over the batch.
-Tensor BooleanMask(Runtime& runtime, int64_t batch, int64_t sequence, const Tensor& padding,
-                   bool causal, bool sliding) {
+Tensor BooleanMask(Runtime& runtime, const MaskShape& shape, const Tensor& padding, bool sliding) {
+  const auto [batch, queries, keys, query_offset] = shape;
   const Tensor batch_range = Arange(runtime, batch);
   const Tensor head_range = Arange(runtime, 1);
-  const Tensor query_range = IntegerOp("aten::add", Arange(runtime, sequence));
-  const Tensor key_range = IntegerOp("aten::add", Arange(runtime, sequence));
-  const Tensor query = View(query_range, {1, 1, sequence, 1});
-  const Tensor key = View(key_range, {1, 1, 1, sequence});
+  const Tensor query_range = IntegerOp("aten::add", Arange(runtime, queries));
+  const Tensor key_range = IntegerOp("aten::add", Arange(runtime, keys.length));
+  const Tensor query = View(query_range, {1, 1, queries, 1});
+  const Tensor key = View(key_range, {1, 1, 1, keys.length});
   Tensor mask;
   if (!padding.defined()) {
-    mask = causal ? CausalMaskFunction(query, key, sliding)
-                  : Empty(runtime, {1, 1, sequence, sequence}, DType::kBool);
+    mask = CausalMaskFunction(query, key, sliding);
   } else {
     // True & causal & padding_mask[batch, key]
     mask = Empty(runtime, {}, DType::kBool);
-    if (causal) {
+    {
       const Tensor of_rows = CausalMaskFunction(query, key, sliding);
       mask = AndMasks(mask, of_rows);
     }
-    const Tensor picked = Empty(runtime, {batch, 1, 1, sequence}, DType::kBool);
+    const Tensor picked = Empty(runtime, {batch, 1, 1, keys.length}, DType::kBool);
     mask = AndMasks(mask, picked);
   }
-  return Expand(mask, {batch, -1, sequence, sequence});
+  return Expand(mask, {batch, -1, queries, keys.length});
 }
 
 // eager_mask: where(mask, 0, min) in the dtype of the embeddings.
@@ -121,6 +130,38 @@ Tensor BooleanPadding(const Tensor& attention_mask) {
   return attention_mask.defined() ? ToCopy(attention_mask, DType::kBool) : Tensor();
 }
 
+// prepare_padding_mask: torch.nn.functional.pad up to the keys.
+Tensor PadToKeys(const Tensor& padding, const MaskSizes& keys) {
+  const int64_t wanted = keys.length + keys.offset;
+  if (!padding.defined() || padding.size(-1) >= wanted) return padding;
+  return Empty(padding.runtime(), {padding.size(0), wanted}, padding.dtype());
+}
+
+// _ignore_causal_mask_sdpa, of a mask of ones: SDPA's is_causal, or a single query, needs none.
+bool IgnoresCausalMask(const MaskShape& shape, const Tensor& given_padding,
+                       std::optional<int64_t> window) {
+  Tensor padding = given_padding;
+  if (padding.defined() && padding.size(-1) > shape.keys.length) {
+    const Tensor range = Arange(padding.runtime(), shape.keys.length);
+    const Tensor indices = IntegerOp("aten::add", range);
+    padding = Empty(padding.runtime(), {padding.size(0), shape.keys.length}, padding.dtype());
+  }
+  // A window that the keys fill needs a mask.
+  if (window && shape.keys.length >= *window) return false;
+  if (shape.queries == 1 || shape.keys.length == shape.queries) {
+    if (padding.defined()) FastAll(padding);
+    return true;
+  }
+  if (shape.query_offset != 0) return false;
+  if (padding.defined()) {
+    // Behind the queries stand the positions of a static cache that are yet to come.
+    FastAll(Slice(padding, 1, 0, shape.queries));
+    const Tensor rest = Slice(padding, 1, shape.queries, padding.size(1));
+    FastAll(IntegerOp("aten::bitwise_not", rest));
+  }
+  return true;
+}
+
 Tensor Rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   const Tensor straight = Mul(x, cos);
   Tensor turned = RotateHalf(x);
@@ -132,23 +173,30 @@ Tensor Rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
 
 Tensor CreateCausalMask(AttnImplementation attn, const Tensor& embeddings,
                         const Tensor& attention_mask, const Tensor& position_ids,
-                        std::optional<int64_t> window, bool allow_is_causal_skip) {
+                        std::optional<int64_t> window, bool allow_is_causal_skip,
+                        const KeyValueCache* past) {
   Runtime& runtime = embeddings.runtime();
   const PositionScope scope(runtime);
-  const int64_t batch = embeddings.size(0);
-  const int64_t sequence = embeddings.size(1);
-  const Tensor padding = BooleanPadding(attention_mask);
-  if (position_ids.defined() && !padding.defined()) FindPackedSequences(position_ids, batch);
-  if (attn == AttnImplementation::kSdpa) {
-    // A window that the sequence fills needs a mask (_ignore_causal_mask_sdpa).
-    if ((window && sequence >= *window) || !allow_is_causal_skip) {
-      return BooleanMask(runtime, batch, sequence, padding, true, window.has_value());
-    }
-    if (padding.defined()) FastAll(padding);
-    return Tensor();
+  const bool sliding = window.has_value();
+  MaskShape shape;
+  shape.batch = embeddings.size(0);
+  shape.queries = embeddings.size(1);
+  shape.keys.length = shape.queries;
+  const Tensor given = BooleanPadding(attention_mask);
+  if (past != nullptr) {
+    shape.keys = past->Sizes(shape.queries, sliding);
+    shape.query_offset = past->QueryOffset(sliding);
+    if (past->is_static() && shape.queries == 1) allow_is_causal_skip = false;
+  } else if (position_ids.defined() && !given.defined()) {
+    FindPackedSequences(position_ids, shape.batch);
   }
   if (attn == AttnImplementation::kFlashAttention2) return Tensor();
-  const Tensor mask = BooleanMask(runtime, batch, sequence, padding, true, window.has_value());
+  const Tensor padding = PadToKeys(given, shape.keys);
+  if (attn == AttnImplementation::kSdpa) {
+    if (allow_is_causal_skip && IgnoresCausalMask(shape, padding, window)) return Tensor();
+    return BooleanMask(runtime, shape, padding, sliding);
+  }
+  const Tensor mask = BooleanMask(runtime, shape, padding, sliding);
   return FloatMask(mask, embeddings.dtype());
 }
 
@@ -223,6 +271,16 @@ Tensor PositionIds(const Tensor& embeddings) {
   const PositionScope scope(embeddings.runtime());
   const Tensor shifted = IntegerOp("aten::add", Arange(embeddings.runtime(), embeddings.size(1)));
   return Unsqueeze(shifted, 0);
+}
+
+Tensor PositionIdsOf(const Batch& batch, const Tensor& embeddings) {
+  return batch.position_ids.defined() ? batch.position_ids : PositionIds(embeddings);
+}
+
+Tensor StatesToKeep(const Tensor& hidden, const Batch& batch) {
+  if (batch.logits_to_keep == 0) return hidden;
+  const int64_t end = hidden.size(1);
+  return Slice(hidden, 1, end - std::min(batch.logits_to_keep, end), end);
 }
 
 std::pair<Tensor, Tensor> RotaryEmbedding(const Tensor& inv_freq, const Tensor& x,

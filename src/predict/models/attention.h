@@ -14,15 +14,15 @@ namespace headroom::predict {
 
 // ---- masking_utils.py ----
 
-// create_causal_mask without a cache. Returns the mask that attention gets: undefined where SDPA's
+// create_causal_mask. Returns the mask that attention gets: undefined where SDPA's
 // is_causal takes its place, else [batch, 1, query, key] (bool for SDPA, `embeddings`' dtype for
 // eager). `attention_mask` [batch, sequence] or undefined, here always all ones; `position_ids`
 // [1, sequence], undefined for models that do not pass them. With a window,
-// create_sliding_window_causal_mask.
+// create_sliding_window_causal_mask. A cache adds the keys it holds.
 Tensor CreateCausalMask(AttnImplementation attn, const Tensor& embeddings,
                         const Tensor& attention_mask, const Tensor& position_ids,
                         std::optional<int64_t> window = std::nullopt,
-                        bool allow_is_causal_skip = true);
+                        bool allow_is_causal_skip = true, const KeyValueCache* past = nullptr);
 
 // create_bidirectional_mask: undefined where no token is masked.
 Tensor CreateBidirectionalMask(AttnImplementation attn, const Tensor& embeddings,
@@ -58,8 +58,10 @@ AttentionOutput EagerAttentionForward(const Tensor& q, const Tensor& k, const Te
 
 // ---- Position embeddings ----
 
-// position_ids of decoders: torch.arange(sequence) + 0, then unsqueeze(0).
+// position_ids of decoders: torch.arange(sequence) + past, then unsqueeze(0).
 Tensor PositionIds(const Tensor& embeddings);
+// Those of the batch where generate made them, else the above.
+Tensor PositionIdsOf(const Batch& batch, const Tensor& embeddings);
 
 // LlamaRotaryEmbedding.forward: cos and sin [1, sequence, head_dim] in the dtype of `x`, or as they
 // are computed, in fp32.
@@ -72,6 +74,11 @@ Tensor RotateHalf(const Tensor& x);
 // apply_rotary_pos_emb.
 std::pair<Tensor, Tensor> ApplyRotary(const Tensor& q, const Tensor& k, const Tensor& cos,
                                       const Tensor& sin);
+
+// ---- Heads ----
+
+// hidden[:, -logits_to_keep:, :]: what the language model's head projects.
+Tensor StatesToKeep(const Tensor& hidden, const Batch& batch);
 
 // ---- loss/loss_utils.py ----
 

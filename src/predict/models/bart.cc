@@ -2,6 +2,10 @@
 //
 // transformers 5.17.0, models/{bart,mbart,marian,pegasus}/modeling_*.py: one architecture in four
 // files, which differ in where they normalise and how they number positions.
+#include <tuple>
+#include <utility>
+
+#include "predict/kv_cache.h"
 #include "predict/models/architectures.h"
 #include "predict/models/attention.h"
 #include "predict/models/seq2seq.h"
@@ -25,8 +29,10 @@ Form FormOf(const ModelConfig& config) {
 
 class BartAttention {
  public:
-  BartAttention(const Scope& scope, const ModelArguments& arguments, int64_t heads, bool is_causal)
+  BartAttention(const Scope& scope, const ModelArguments& arguments, int64_t heads, bool is_causal,
+                size_t index)
       : id_(scope.id()),
+        index_(index),
         k_proj_(scope / "k_proj"),
         v_proj_(scope / "v_proj"),
         q_proj_(scope / "q_proj"),
@@ -35,16 +41,14 @@ class BartAttention {
         eager_(arguments.attn == AttnImplementation::kEager),
         options_{.dropout = arguments.config.Float("attention_dropout"), .is_causal = is_causal} {}
 
-  // `current` is what keys and values are made of: `hidden` itself, or the encoder's output.
-  AttentionOutput operator()(const Tensor& hidden, const Tensor& current,
-                             const Tensor& mask) const {
+  // `current` is what keys and values are made of: the encoder's output, or undefined, which is
+  // `hidden` itself. `past` is the cache of that kind of attention, or null.
+  AttentionOutput operator()(const Tensor& hidden, const Tensor& current, const Tensor& mask,
+                             KeyValueCache* past) const {
     const InModule in(hidden.runtime(), id_);
     const Scoped kind(hidden.runtime().kind, Kind::kAttention);
     const Tensor q = Heads(q_proj_(hidden));
-    Tensor k = k_proj_(current);
-    Tensor v = v_proj_(current);
-    k = Heads(k);
-    v = Heads(v);
+    auto [k, v] = KeysAndValues(current.defined() ? current : hidden, current.defined(), past);
     AttentionOutput output;
     if (eager_) {
       output = Eager(q, k, v, mask);
@@ -59,6 +63,21 @@ class BartAttention {
  private:
   Tensor Heads(const Tensor& x) const {
     return Transpose(View(x, {x.size(0), x.size(1), heads_, -1}), 1, 2);
+  }
+
+  std::pair<Tensor, Tensor> KeysAndValues(const Tensor& current, bool crosses,
+                                          KeyValueCache* past) const {
+    const auto project = [&] {
+      Tensor k = k_proj_(current);
+      Tensor v = v_proj_(current);
+      k = Heads(k);
+      v = Heads(v);
+      return std::pair(k, v);
+    };
+    if (past == nullptr) return project();
+    if (crosses) return CachedOnce(*past, index_, project);
+    const auto [k, v] = project();
+    return Cached(*past, index_, k, v);
   }
 
   // eager_attention_forward: softmax in the autocast's fp32, without a cast back of its own.
@@ -78,6 +97,7 @@ class BartAttention {
   }
 
   ModuleId id_;
+  size_t index_;
   Linear k_proj_;
   Linear v_proj_;
   Linear q_proj_;
@@ -131,19 +151,19 @@ class BartFeedForward {
 class BartAttentionBlock {
  public:
   BartAttentionBlock(const Scope& layer, std::string_view name, const ModelArguments& arguments,
-                     int64_t heads, bool is_causal)
-      : attention_(layer / name, arguments, heads, is_causal),
+                     int64_t heads, bool is_causal, size_t index)
+      : attention_(layer / name, arguments, heads, is_causal, index),
         norm_(layer / (std::string(name) + "_layer_norm")),
         norm_first_(FormOf(arguments.config).norm_first),
         dropout_(arguments.config.Float("dropout")) {}
 
   // `current` undefined: self-attention. `weights` is the caller's name for the probabilities.
   Tensor operator()(const Tensor& input, const Tensor& current, const Tensor& mask,
-                    Tensor& weights) const {
+                    KeyValueCache* past, Tensor& weights) const {
     const Scoped kind(input.runtime().kind, Kind::kResidual);
     Tensor hidden = norm_first_ ? norm_(input) : input;
     {
-      AttentionOutput output = attention_(hidden, current.defined() ? current : hidden, mask);
+      AttentionOutput output = attention_(hidden, current, mask, past);
       hidden = std::move(output.states);
       weights = std::move(output.weights);
     }
@@ -165,14 +185,14 @@ class BartEncoderLayer {
   BartEncoderLayer(const Scope& scope, const ModelArguments& arguments, Activation activation)
       : id_(scope.id()),
         self_attn_(scope, "self_attn", arguments, arguments.config.Int("encoder_attention_heads"),
-                   false),
+                   false, 0),
         feed_forward_(scope, arguments.config, activation),
         norm_first_(FormOf(arguments.config).norm_first) {}
 
   Tensor operator()(const Tensor& input, const Tensor& mask) const {
     const InModule in(input.runtime(), id_);
     Tensor weights;
-    Tensor hidden = self_attn_(input, Tensor(), mask, weights);
+    Tensor hidden = self_attn_(input, Tensor(), mask, nullptr, weights);
     hidden = feed_forward_(hidden);
     if (hidden.dtype() == DType::kFloat16) {
       if (norm_first_) {
@@ -193,20 +213,22 @@ class BartEncoderLayer {
 
 class BartDecoderLayer {
  public:
-  BartDecoderLayer(const Scope& scope, const ModelArguments& arguments, Activation activation)
+  BartDecoderLayer(const Scope& scope, const ModelArguments& arguments, Activation activation,
+                   size_t index)
       : id_(scope.id()),
         self_attn_(scope, "self_attn", arguments, arguments.config.Int("decoder_attention_heads"),
-                   true),
+                   true, index),
         encoder_attn_(scope, "encoder_attn", arguments,
-                      arguments.config.Int("decoder_attention_heads"), false),
+                      arguments.config.Int("decoder_attention_heads"), false, index),
         feed_forward_(scope, arguments.config, activation) {}
 
   Tensor operator()(const Tensor& input, const Tensor& mask, const Tensor& encoded,
-                    const Tensor& encoder_mask) const {
+                    const Tensor& encoder_mask, KeyValueCache* past) const {
     const InModule in(input.runtime(), id_);
+    KeyValueCache* const crossed = past == nullptr ? nullptr : past->cross_attention();
     Tensor weights;
-    Tensor hidden = self_attn_(input, Tensor(), mask, weights);
-    hidden = encoder_attn_(hidden, encoded, encoder_mask, weights);
+    Tensor hidden = self_attn_(input, Tensor(), mask, past, weights);
+    hidden = encoder_attn_(hidden, encoded, encoder_mask, crossed, weights);
     hidden = feed_forward_(hidden);
     return hidden;
   }
@@ -334,12 +356,12 @@ class BartDecoder {
   BartDecoder(const Scope& scope, const ModelArguments& arguments, Activation activation)
       : stack_(scope, arguments), renames_mask_(arguments.config.model_type() != "bart") {
     for (int64_t i = 0; i < arguments.config.Int("decoder_layers"); ++i) {
-      layers_.emplace_back((scope / "layers")[i], arguments, activation);
+      layers_.emplace_back((scope / "layers")[i], arguments, activation, static_cast<size_t>(i));
     }
   }
 
   Tensor operator()(const Tensor& input_ids, const Tensor& encoded,
-                    const Tensor& encoder_attention_mask) const {
+                    const Tensor& encoder_attention_mask, KeyValueCache* past) const {
     Runtime& runtime = input_ids.runtime();
     const InModule in(runtime, stack_.id);
     const Scoped kind(runtime.kind, Kind::kEmbedding);
@@ -351,10 +373,12 @@ class BartDecoder {
     Tensor attention_mask;
     {
       const Scoped component(runtime.component, Component::kInputs);
-      const Shape shape = {inputs_embeds.size(0), inputs_embeds.size(1)};
+      const int64_t seen = past == nullptr ? 0 : past->sequence_length();
+      const Shape shape = {inputs_embeds.size(0), seen + inputs_embeds.size(1)};
       attention_mask = Empty(runtime, shape, DType::kFloat32);
     }
-    const Tensor mask = CreateCausalMask(stack_.attn, inputs_embeds, attention_mask, Tensor());
+    const Tensor mask = CreateCausalMask(stack_.attn, inputs_embeds, attention_mask, Tensor(),
+                                         std::nullopt, true, past);
     if (!renames_mask_) attention_mask = Tensor();
     const Tensor encoder_mask =
         CreateBidirectionalMask(stack_.attn, inputs_embeds, encoder_attention_mask);
@@ -366,8 +390,8 @@ class BartDecoder {
       const Tensor inputs[] = {hidden, encoded};
       Tensor output = Checkpoint(
           stack_.checkpoint,
-          [&layer, mask, encoder_mask](std::span<const Tensor> given) {
-            return layer(given[0], mask, given[1], encoder_mask);
+          [&layer, mask, encoder_mask, past](std::span<const Tensor> given) {
+            return layer(given[0], mask, given[1], encoder_mask, past);
           },
           inputs);
       hidden = std::move(output);
@@ -391,11 +415,14 @@ class Bart final : public Model {
         final_logits_bias_(Scope(arguments.weights).Get("final_logits_bias")),
         shift_around_eos_(FormOf(arguments.config).shift_around_eos) {}
 
+  Tensor Encode(const Batch& batch) override { return encoder_(batch); }
+
   ModelOutput Forward(const Batch& batch) override {
+    if (batch.encoder_states.defined()) return Decode(batch);
     const Tensor decoder_input_ids = shift_around_eos_ ? ShiftTokensRightAroundEos(batch.labels)
                                                        : ShiftTokensRight(batch.labels);
     const Tensor encoded = encoder_(batch);
-    const Tensor hidden = decoder_(decoder_input_ids, encoded, batch.attention_mask);
+    const Tensor hidden = decoder_(decoder_input_ids, encoded, batch.attention_mask, nullptr);
     const Scoped kind(hidden.runtime().kind, Kind::kLogitsLoss);
     Tensor logits = lm_head_(hidden);
     logits = Add(logits, final_logits_bias_);
@@ -404,6 +431,16 @@ class Bart final : public Model {
   }
 
  private:
+  // A step of generation: input_ids are the decoder's.
+  ModelOutput Decode(const Batch& batch) const {
+    const Tensor hidden = decoder_(batch.input_ids, batch.encoder_states, batch.attention_mask,
+                                   batch.past_key_values);
+    const Scoped kind(hidden.runtime().kind, Kind::kLogitsLoss);
+    Tensor logits = lm_head_(hidden);
+    logits = Add(logits, final_logits_bias_);
+    return {Tensor(), logits, {}};
+  }
+
   static Linear Head(const ModelArguments& arguments) {
     const Scope root(arguments.weights);
     for (const Scope& at : {root / "lm_head", root / "model" / "shared",
@@ -447,7 +484,9 @@ constexpr Architecture Named(std::string_view model_type) {
   return {.model_type = model_type,
           .accepts_loss_kwargs = [](Task) { return true; },
           .loss_shifts_labels = [](Task) { return false; },
-          .make = &Make};
+          .make = &Make,
+          .caches = true,
+          .takes_position_ids = false};
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // transformers 5.17.0, models/bloom/modeling_bloom.py.
+#include <tuple>
+
 #include "predict/autograd.h"
+#include "predict/kv_cache.h"
 #include "predict/models/alibi.h"
 #include "predict/models/architectures.h"
 #include "predict/models/attention.h"
@@ -81,8 +84,9 @@ Tensor BloomGelu(const Tensor& x) {
 
 class BloomAttention {
  public:
-  BloomAttention(const Scope& scope, const ModelConfig& config)
+  BloomAttention(const Scope& scope, const ModelConfig& config, size_t index)
       : id_(scope.id()),
+        index_(index),
         query_key_value_(scope / "query_key_value"),
         dense_(scope / "dense"),
         heads_(config.Int("n_head")),
@@ -90,7 +94,7 @@ class BloomAttention {
         hidden_dropout_(config.Float("hidden_dropout")) {}
 
   AttentionOutput operator()(const Tensor& hidden, const Tensor& residual, const Tensor& alibi,
-                             const Tensor& mask) const {
+                             const Tensor& mask, KeyValueCache* past) const {
     const InModule in(hidden.runtime(), id_);
     const Scoped kind(hidden.runtime().kind, Kind::kAttention);
     const int64_t batch = hidden.size(0);
@@ -106,6 +110,7 @@ class BloomAttention {
       k = Transpose(Select(by_head, 3, 1), 1, 2);
       v = Transpose(Select(by_head, 3, 2), 1, 2);
     }
+    if (past != nullptr) std::tie(k, v) = Cached(*past, index_, k, v);
     q = Reshape(q, {batch * heads_, -1, head_dim});
     k = Transpose(Reshape(k, {batch * heads_, -1, head_dim}), -1, -2);
     v = Reshape(v, {batch * heads_, -1, head_dim});
@@ -133,6 +138,7 @@ class BloomAttention {
 
  private:
   ModuleId id_;
+  size_t index_;
   Linear query_key_value_;
   Linear dense_;
   int64_t heads_;
@@ -165,20 +171,21 @@ class BloomMlp {
 
 class BloomBlock {
  public:
-  BloomBlock(const Scope& scope, const ModelConfig& config)
+  BloomBlock(const Scope& scope, const ModelConfig& config, size_t index)
       : id_(scope.id()),
         input_layernorm_(scope / "input_layernorm"),
-        self_attention_(scope / "self_attention", config),
+        self_attention_(scope / "self_attention", config, index),
         post_attention_layernorm_(scope / "post_attention_layernorm"),
         mlp_(scope / "mlp", config),
         residual_after_norm_(config.Bool("apply_residual_connection_post_layernorm")) {}
 
-  AttentionOutput operator()(const Tensor& hidden, const Tensor& alibi, const Tensor& mask) const {
+  AttentionOutput operator()(const Tensor& hidden, const Tensor& alibi, const Tensor& mask,
+                             KeyValueCache* past) const {
     const InModule in(hidden.runtime(), id_);
     const Scoped kind(hidden.runtime().kind, Kind::kResidual);
     Tensor normed = input_layernorm_(hidden);
     Tensor residual = residual_after_norm_ ? normed : hidden;
-    const AttentionOutput attention = self_attention_(normed, residual, alibi, mask);
+    const AttentionOutput attention = self_attention_(normed, residual, alibi, mask, past);
     normed = post_attention_layernorm_(attention.states);
     residual = residual_after_norm_ ? normed : attention.states;
     return {mlp_(normed, residual), attention.weights};
@@ -207,7 +214,7 @@ class Bloom final : public Model {
               {.classifier_dropout = DecoderClassifierDropout(arguments.config)}) {
     const Scope blocks = Root(arguments) / "h";
     for (int64_t i = 0; i < arguments.config.Int("n_layer"); ++i) {
-      blocks_.emplace_back(blocks[i], arguments.config);
+      blocks_.emplace_back(blocks[i], arguments.config, static_cast<size_t>(i));
     }
   }
 
@@ -232,13 +239,14 @@ class Bloom final : public Model {
                                       ? batch.attention_mask
                                       : Full(runtime, batch.input_ids.shape(), DType::kFloat32);
     const Tensor alibi = BuildAlibi(attention_mask, heads_, hidden.dtype(), DType::kFloat32);
-    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, attention_mask, Tensor());
+    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, attention_mask, Tensor(),
+                                         std::nullopt, true, batch.past_key_values);
     const KeptWeights kept;
     for (const BloomBlock& block : blocks_) {
       hidden = Checkpoint(
           checkpoint_,
-          [&block, alibi, mask, slot = kept.slot()](const Tensor& x) {
-            return KeptWeights::Keep(slot, block(x, alibi, mask));
+          [&block, alibi, mask, slot = kept.slot(), past = batch.past_key_values](const Tensor& x) {
+            return KeptWeights::Keep(slot, block(x, alibi, mask, past));
           },
           hidden);
     }
@@ -272,6 +280,8 @@ extern const Architecture kBloom = {
     .accepts_loss_kwargs = [](Task) { return true; },
     .loss_shifts_labels = &ShiftsCausalLabels,
     .make = &Make,
+    .caches = true,
+    .takes_position_ids = false,
 };
 
 }  // namespace headroom::predict

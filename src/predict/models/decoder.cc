@@ -29,7 +29,7 @@ class DecoderLayer {
         layer_norms_(layout.layer_norms),
         dropout_(options.residual_dropout),
         scales_residual_(options.scales_residual),
-        self_attn_(scope / "self_attn", arguments, layout, options, rotates) {
+        self_attn_(scope / "self_attn", arguments, layout, options, index, rotates) {
     const auto norm = [&](const char* name) { return DecoderNorm(scope / name, layout.norm); };
     if (layout.IsSparse(index)) {
       experts_.emplace(scope / "mlp", layout, options, activation);
@@ -49,20 +49,20 @@ class DecoderLayer {
     }
   }
 
-  Tensor operator()(const Tensor& input, const PositionEmbeddings& positions,
-                    const Tensor& mask) const {
+  Tensor operator()(const Tensor& input, const PositionEmbeddings& positions, const Tensor& mask,
+                    KeyValueCache* past) const {
     const InModule in(input.runtime(), id_);
     const Scoped kind(input.runtime().kind, Kind::kResidual);
     switch (block_) {
       case DecoderOptions::Block::kSequential:
-        return Sequential(input, positions, mask);
+        return Sequential(input, positions, mask, past);
       case DecoderOptions::Block::kHoldingNames:
-        return HoldingNames(input, positions, mask);
+        return HoldingNames(input, positions, mask, past);
       case DecoderOptions::Block::kBranchesFirst:
       case DecoderOptions::Block::kResidualFirst:
         break;
     }
-    return Parallel(input, positions, mask);
+    return Parallel(input, positions, mask, past);
   }
 
  private:
@@ -77,13 +77,13 @@ class DecoderLayer {
   }
 
   // Each half: norm, run, norm, add; the norms where the class has them.
-  Tensor Sequential(const Tensor& input, const PositionEmbeddings& positions,
-                    const Tensor& mask) const {
+  Tensor Sequential(const Tensor& input, const PositionEmbeddings& positions, const Tensor& mask,
+                    KeyValueCache* past) const {
     Tensor residual = input;
     Tensor hidden = before_attention_ ? (*before_attention_)(input) : input;
     Tensor weights;
     {
-      AttentionOutput attention = self_attn_(hidden, positions, mask);
+      AttentionOutput attention = self_attn_(hidden, positions, mask, past);
       hidden = std::move(attention.states);
       weights = std::move(attention.weights);
     }
@@ -97,11 +97,11 @@ class DecoderLayer {
     return hidden;
   }
 
-  Tensor HoldingNames(const Tensor& input, const PositionEmbeddings& positions,
-                      const Tensor& mask) const {
+  Tensor HoldingNames(const Tensor& input, const PositionEmbeddings& positions, const Tensor& mask,
+                      KeyValueCache* past) const {
     Tensor residual = input;
     const Tensor hidden = (*before_attention_)(input);
-    const AttentionOutput attention = self_attn_(hidden, positions, mask);
+    const AttentionOutput attention = self_attn_(hidden, positions, mask, past);
     if (!before_mlp_) {
       Tensor mlp_output = FeedForward(hidden);
       mlp_output = Dropout(mlp_output, dropout_);
@@ -118,10 +118,10 @@ class DecoderLayer {
     return Add(residual, mlp_output);
   }
 
-  Tensor Parallel(const Tensor& input, const PositionEmbeddings& positions,
-                  const Tensor& mask) const {
+  Tensor Parallel(const Tensor& input, const PositionEmbeddings& positions, const Tensor& mask,
+                  KeyValueCache* past) const {
     const Tensor hidden = (*before_attention_)(input);
-    AttentionOutput attention = self_attn_(hidden, positions, mask);
+    AttentionOutput attention = self_attn_(hidden, positions, mask, past);
     attention.states = Dropout(attention.states, dropout_);
     const Tensor feed_forward = [&] {
       const Tensor output = FeedForward(hidden);
@@ -199,7 +199,7 @@ class Decoder final : public Model {
     const Tensor hidden = Decode(batch);
     if (task_ != Task::kCausalLm) return head_(hidden, batch);
     const Scoped kind(hidden.runtime().kind, Kind::kLogitsLoss);
-    Tensor logits = head_.Logits(hidden);
+    Tensor logits = head_.Logits(hidden, batch);
     if (options_.logit_scale == DecoderOptions::LogitScale::kMultiply) logits = MulScalar(logits);
     if (options_.logit_scale == DecoderOptions::LogitScale::kDivide) logits = DivScalar(logits);
     if (options_.caps_logits) {
@@ -207,6 +207,7 @@ class Decoder final : public Model {
       logits = Tanh(logits);
       logits = MulScalar(logits);
     }
+    if (!batch.labels.defined()) return {Tensor(), logits, {}};
     const Tensor loss = CausalLmLoss(logits, batch.labels, batch.num_items_in_batch);
     return {loss, logits, {}};
   }
@@ -228,7 +229,8 @@ class Decoder final : public Model {
 
   Masks MakeMasks(const Tensor& embedded, const Batch& batch, const Tensor& position_ids) const {
     const auto make = [&](std::optional<int64_t> window) {
-      return CreateCausalMask(attn_, embedded, batch.attention_mask, position_ids, window);
+      return CreateCausalMask(attn_, embedded, batch.attention_mask, position_ids, window, true,
+                              batch.past_key_values);
     };
     switch (options_.masks) {
       case DecoderOptions::Masks::kCausal:
@@ -266,7 +268,7 @@ class Decoder final : public Model {
     const InModule in(runtime, root_id_);
     const Scoped kind(runtime.kind, Kind::kEmbedding);
     Tensor inputs_embeds = Embed(batch.input_ids);
-    const Tensor position_ids = PositionIds(inputs_embeds);
+    const Tensor position_ids = PositionIdsOf(batch, inputs_embeds);
     const Masks masks = MakeMasks(inputs_embeds, batch, position_ids);
     Tensor hidden = Dropout(inputs_embeds, options_.embedding_dropout);
     if (options_.embedding_dropout_replaces) inputs_embeds = hidden;
@@ -279,8 +281,8 @@ class Decoder final : public Model {
       hidden = Checkpoint(
           checkpoint_,
           // The closure holds the layer's keyword arguments, position_ids among them.
-          [&layer, positions, mask, position_ids](const Tensor& x) {
-            return layer(x, positions, mask);
+          [&layer, positions, mask, position_ids, past = batch.past_key_values](const Tensor& x) {
+            return layer(x, positions, mask, past);
           },
           hidden);
     }

@@ -87,6 +87,7 @@ constexpr Architecture DecoderArchitecture(std::string_view model_type) {
           [](const ModelArguments& arguments) {
             return MakeDecoder(arguments, kOptions(arguments.config));
           },
+      .caches = true,
   };
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // transformers 5.17.0: models/{mixtral,qwen2_moe,qwen3_moe}/modeling_*.py, and
-// grouped_mm_experts_forward of integrations/moe.py.
+// grouped_mm_experts_forward and batched_mm_experts_forward of integrations/moe.py.
 #include "predict/models/decoder_experts.h"
 
 #include "predict/ops_moe.h"
@@ -92,6 +92,31 @@ Tensor SparseMoeBlock::RunExperts(const Tensor& hidden, const Routing& routing) 
   return To(summed, hidden.dtype());
 }
 
+// batched_mm_experts_forward: every token gets its own copy of the weights of the experts it chose;
+// those of the first product live until the copies for the second are there.
+Tensor SparseMoeBlock::RunChosenExperts(const Tensor& hidden, const Routing& routing) const {
+  const InModule in(hidden.runtime(), experts_id_);
+  const Tensor selected = RepeatInterleave(hidden, per_token_, 0);
+  const Tensor sample_weights = Reshape(routing.weights, {-1});
+  const Tensor expert_ids =
+      Elementwise("aten::clamp", std::span(&routing.experts, 1), routing.experts.dtype());
+  const Tensor flat_ids = Reshape(expert_ids, {-1});
+  const auto copies = [&](const Tensor& weight) {
+    const Scoped component(hidden.runtime().component, Component::kTemporaries);
+    return GatherRows(weight, flat_ids);
+  };
+  Tensor weights = copies(gate_up_proj_);
+  Tensor projected = Squeeze(Bmm(weights, Unsqueeze(selected, -1)), -1);
+  projected = ApplyGate(projected);
+  weights = copies(down_proj_);
+  projected = Squeeze(Bmm(weights, Unsqueeze(projected, -1)), -1);
+  const Tensor weighted = Mul(projected, Unsqueeze(sample_weights, -1));
+  const Tensor by_token = View(weighted, {hidden.size(0), per_token_, hidden.size(1)});
+  const int over_experts[] = {1};
+  const Tensor summed = Sum(by_token, over_experts, false);
+  return To(summed, hidden.dtype());
+}
+
 Tensor SparseMoeBlock::operator()(const Tensor& given) const {
   const InModule in(given.runtime(), id_);
   const Scoped kind(given.runtime().kind, Kind::kMlp);
@@ -99,7 +124,10 @@ Tensor SparseMoeBlock::operator()(const Tensor& given) const {
   Tensor shared;
   if (shared_expert_) shared = (*shared_expert_)(hidden);
   const Routing routing = Route(hidden);
-  Tensor output = RunExperts(hidden, routing);
+  // generate switches to the batched form for decoding (_optimize_model_for_decode), whose steps
+  // have one position.
+  const bool decodes = !given.runtime().training && given.size(1) == 1;
+  Tensor output = decodes ? RunChosenExperts(hidden, routing) : RunExperts(hidden, routing);
   if (shared_expert_) {
     {
       Tensor share = (*shared_expert_gate_)(hidden);

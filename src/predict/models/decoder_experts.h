@@ -25,6 +25,7 @@ class SparseMoeBlock {
   };
   Routing Route(const Tensor& hidden) const;
   Tensor RunExperts(const Tensor& hidden, const Routing& routing) const;
+  Tensor RunChosenExperts(const Tensor& hidden, const Routing& routing) const;
   Tensor ApplyGate(const Tensor& gate_up) const;
 
   ModuleId id_;

@@ -67,9 +67,15 @@ ModelOutput DecoderHead::operator()(const Tensor& hidden, const Batch& batch) co
 }
 
 ModelOutput DecoderHead::CausalLm(const Tensor& hidden, const Batch& batch) const {
-  const Tensor logits = linear_(hidden);
+  const Tensor logits = Logits(hidden, batch);
+  if (!batch.labels.defined()) return {Tensor(), logits, {}};
   const Tensor loss = CausalLmLoss(logits, batch.labels, batch.num_items_in_batch);
   return {loss, logits, {}};
+}
+
+Tensor DecoderHead::Logits(const Tensor& hidden, const Batch& batch) const {
+  const Tensor kept = StatesToKeep(hidden, batch);
+  return linear_(kept);
 }
 
 ModelOutput DecoderHead::SequenceClassification(const Tensor& hidden, const Batch& batch) const {

@@ -30,8 +30,8 @@ class DecoderHead {
 
   // `hidden` [batch, sequence, width], held by the caller's frame.
   ModelOutput operator()(const Tensor& hidden, const Batch& batch) const;
-  // The projection alone, for models that scale or cap their logits.
-  Tensor Logits(const Tensor& hidden) const { return linear_(hidden); }
+  // The projection alone, of the positions to keep, for models that scale or cap their logits.
+  Tensor Logits(const Tensor& hidden, const Batch& batch) const;
 
  private:
   ModelOutput CausalLm(const Tensor& hidden, const Batch& batch) const;

@@ -6,6 +6,9 @@
 
 #include <string>
 #include <tuple>
+#include <utility>
+
+#include "predict/kv_cache.h"
 
 namespace headroom::predict {
 namespace {
@@ -165,8 +168,9 @@ Tensor DecoderNorm::Cohere(const Tensor& x) const {
 
 DecoderAttention::DecoderAttention(const Scope& scope, const ModelArguments& arguments,
                                    const DecoderLayout& layout, const DecoderOptions& options,
-                                   bool rotates)
+                                   int64_t index, bool rotates)
     : id_(scope.id()),
+      index_(static_cast<size_t>(index)),
       qk_norm_(layout.qk_norm),
       order_(options.projections),
       rotary_(options.rotary),
@@ -310,12 +314,13 @@ void DecoderAttention::Rotate(Heads& heads, const PositionEmbeddings& at) const 
 
 AttentionOutput DecoderAttention::operator()(const Tensor& hidden,
                                              const PositionEmbeddings& positions,
-                                             const Tensor& mask) const {
+                                             const Tensor& mask, KeyValueCache* past) const {
   const InModule in(hidden.runtime(), id_);
   const Scoped kind(hidden.runtime().kind, Kind::kAttention);
   Heads heads = Project(hidden);
   NormMoved(heads);
   if (rotates_) Rotate(heads, positions);
+  if (past != nullptr) std::tie(heads.k, heads.v) = Cached(*past, index_, heads.k, heads.v);
   AttentionOutput output;
   if (eager_) {
     output = EagerAttentionForward(heads.q, heads.k, heads.v, mask, options_);

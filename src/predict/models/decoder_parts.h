@@ -37,10 +37,10 @@ struct PositionEmbeddings {
 class DecoderAttention {
  public:
   DecoderAttention(const Scope& scope, const ModelArguments& arguments, const DecoderLayout& layout,
-                   const DecoderOptions& options, bool rotates);
+                   const DecoderOptions& options, int64_t index, bool rotates);
 
   AttentionOutput operator()(const Tensor& hidden, const PositionEmbeddings& positions,
-                             const Tensor& mask) const;
+                             const Tensor& mask, KeyValueCache* past) const;
 
  private:
   // Queries, keys and values, [batch, heads, sequence, head_dim].
@@ -59,6 +59,7 @@ class DecoderAttention {
   Tensor SplitHeads(const Tensor& x) const;  // .view(batch, sequence, heads, head_dim)
 
   ModuleId id_;
+  size_t index_;
   DecoderLayout::QkNorm qk_norm_;
   DecoderOptions::Projections order_;
   DecoderOptions::Rotary rotary_;

@@ -3,6 +3,7 @@
 // transformers 5.17.0, models/falcon/modeling_falcon.py.
 #include <tuple>
 
+#include "predict/kv_cache.h"
 #include "predict/models/alibi.h"
 #include "predict/models/architectures.h"
 #include "predict/models/attention.h"
@@ -72,12 +73,14 @@ struct LayerInputs {
   Tensor mask;
   Tensor cos;
   Tensor sin;
+  KeyValueCache* past = nullptr;
 };
 
 class FalconAttention {
  public:
-  FalconAttention(const Scope& scope, const Options& options)
+  FalconAttention(const Scope& scope, const Options& options, size_t index)
       : id_(scope.id()),
+        index_(index),
         query_key_value_(scope / "query_key_value"),
         dense_(scope / "dense"),
         options_(options) {}
@@ -101,6 +104,7 @@ class FalconAttention {
     k = HeadsFirst(k);
     v = HeadsFirst(v);
     if (!inputs.alibi.defined()) std::tie(q, k) = ApplyRotary(q, k, inputs.cos, inputs.sin);
+    if (inputs.past != nullptr) std::tie(k, v) = Cached(*inputs.past, index_, k, v);
     AttentionOutput output;
     if (!options_.eager) {
       const SdpaOptions sdpa = {.dropout = inputs.alibi.defined() ? options_.attention_dropout : 0,
@@ -179,6 +183,7 @@ class FalconAttention {
   }
 
   ModuleId id_;
+  size_t index_;
   FalconLinear query_key_value_;
   FalconLinear dense_;
   Options options_;
@@ -209,10 +214,11 @@ class FalconMlp {
 
 class FalconDecoderLayer {
  public:
-  FalconDecoderLayer(const Scope& scope, const Options& options, Activation activation)
+  FalconDecoderLayer(const Scope& scope, const Options& options, Activation activation,
+                     size_t index)
       : id_(scope.id()),
         options_(options),
-        self_attention_(scope / "self_attention", options),
+        self_attention_(scope / "self_attention", options, index),
         mlp_(scope / "mlp", activation),
         attention_norm_(scope /
                         (options.parallel && options.two_norms ? "ln_attn" : "input_layernorm")) {
@@ -267,7 +273,7 @@ class Falcon final : public Model {
     const Scope layers = Root(arguments) / "h";
     const Options options(arguments);
     for (int64_t i = 0; i < arguments.config.Int("num_hidden_layers"); ++i) {
-      layers_.emplace_back(layers[i], options, activation);
+      layers_.emplace_back(layers[i], options, activation, static_cast<size_t>(i));
     }
   }
 
@@ -285,8 +291,9 @@ class Falcon final : public Model {
   LayerInputs MaskAndAlibi(const Batch& batch, const Tensor& inputs_embeds, Tensor& alibi) const {
     LayerInputs inputs;
     inputs.alibi = alibi;
-    inputs.mask = CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, Tensor(),
-                                   std::nullopt, /*allow_is_causal_skip=*/false);
+    inputs.mask =
+        CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, Tensor(), std::nullopt,
+                         /*allow_is_causal_skip=*/false, batch.past_key_values);
     if (!alibi.defined() || !inputs.mask.defined()) return inputs;
     Runtime& runtime = inputs_embeds.runtime();
     const Scoped kind(runtime.kind, Kind::kPosition);
@@ -294,8 +301,7 @@ class Falcon final : public Model {
       const Tensor zero = Full(runtime, {}, inputs_embeds.dtype());
       inputs.mask = WhereNumber(inputs.mask, zero);
     }
-    const int64_t sequence = inputs_embeds.size(1);
-    inputs.alibi = Reshape(alibi, {inputs_embeds.size(0), -1, 1, sequence});
+    inputs.alibi = Reshape(alibi, {inputs_embeds.size(0), -1, 1, alibi.size(2)});
     const Tensor scaled = DivScalar(inputs.alibi);
     const Tensor masked = CompareScalar(inputs.mask);
     inputs.mask = MaskedFill(scaled, masked);
@@ -322,8 +328,9 @@ class Falcon final : public Model {
                                             : Full(runtime, batch.input_ids.shape(), DType::kInt64);
       alibi = BuildAlibi(mask, heads_, inputs_embeds.dtype(), DType::kBFloat16);
     }
-    const Tensor position_ids = PositionIds(inputs_embeds);
+    const Tensor position_ids = PositionIdsOf(batch, inputs_embeds);
     LayerInputs inputs = MaskAndAlibi(batch, inputs_embeds, alibi);
+    inputs.past = batch.past_key_values;
     Tensor hidden = inputs_embeds;
     {
       const InModule in_rotary(runtime, rotary_id_);
@@ -377,6 +384,7 @@ extern const Architecture kFalcon = {
     .accepts_loss_kwargs = [](Task) { return true; },
     .loss_shifts_labels = &ShiftsCausalLabels,
     .make = &Make,
+    .caches = true,
 };
 
 }  // namespace headroom::predict

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // transformers 5.17.0, models/gpt2/modeling_gpt2.py.
+#include <tuple>
+
+#include "predict/kv_cache.h"
 #include "predict/models/architectures.h"
 #include "predict/models/attention.h"
 #include "predict/models/decoder_head.h"
+#include "predict/quantization.h"
 
 namespace headroom::predict {
 namespace {
@@ -12,10 +16,14 @@ namespace {
 class Conv1d {
  public:
   explicit Conv1d(const Scope& scope)
-      : id_(scope.id()), weight_(scope.Get("weight")), bias_(scope.Get("bias")) {}
+      : id_(scope.id()),
+        weight_(scope.Get("weight")),
+        bias_(scope.Get("bias")),
+        quantized_(scope.QuantizedWeight()) {}
 
   Tensor operator()(const Tensor& x) const {
     const InModule in(x.runtime(), id_);
+    if (quantized_ != nullptr) return quantized_->Multiply(x, bias_);
     Shape shape = x.shape();
     shape[-1] = weight_.size(1);
     const Tensor rows = Addmm(bias_, View(x, {-1, x.size(-1)}), weight_);
@@ -26,12 +34,14 @@ class Conv1d {
   ModuleId id_;
   Tensor weight_;
   Tensor bias_;
+  const QuantizedMatrix* quantized_;
 };
 
 class Gpt2Attention {
  public:
-  Gpt2Attention(const Scope& scope, const ModelArguments& arguments)
+  Gpt2Attention(const Scope& scope, const ModelArguments& arguments, size_t index)
       : id_(scope.id()),
+        index_(index),
         c_attn_(scope / "c_attn"),
         c_proj_(scope / "c_proj"),
         heads_(arguments.config.Int("num_attention_heads")),
@@ -39,7 +49,7 @@ class Gpt2Attention {
         attn_dropout_(arguments.config.Float("attn_pdrop")),
         resid_dropout_(arguments.config.Float("resid_pdrop")) {}
 
-  AttentionOutput operator()(const Tensor& hidden, const Tensor& mask) const {
+  AttentionOutput operator()(const Tensor& hidden, const Tensor& mask, KeyValueCache* past) const {
     const InModule in(hidden.runtime(), id_);
     const Scoped kind(hidden.runtime().kind, Kind::kAttention);
     Tensor q;
@@ -51,6 +61,7 @@ class Gpt2Attention {
       v = Heads(parts[2]);
       q = Heads(parts[0]);
     }
+    if (past != nullptr) std::tie(k, v) = Cached(*past, index_, k, v);
     AttentionOutput output;
     if (eager_) {
       output = Eager(q, k, v, mask);
@@ -85,6 +96,7 @@ class Gpt2Attention {
   }
 
   ModuleId id_;
+  size_t index_;
   Conv1d c_attn_;
   Conv1d c_proj_;
   int64_t heads_;
@@ -122,19 +134,20 @@ class Gpt2Mlp {
 
 class Gpt2Block {
  public:
-  Gpt2Block(const Scope& scope, const ModelArguments& arguments, Activation activation)
+  Gpt2Block(const Scope& scope, const ModelArguments& arguments, Activation activation,
+            size_t index)
       : id_(scope.id()),
         ln_1_(scope / "ln_1"),
-        attn_(scope / "attn", arguments),
+        attn_(scope / "attn", arguments, index),
         ln_2_(scope / "ln_2"),
         mlp_(scope / "mlp", arguments.config, activation) {}
 
-  Tensor operator()(const Tensor& input, const Tensor& mask) const {
+  Tensor operator()(const Tensor& input, const Tensor& mask, KeyValueCache* past) const {
     const InModule in(input.runtime(), id_);
     const Scoped kind(input.runtime().kind, Kind::kResidual);
     Tensor residual = input;
     Tensor hidden = ln_1_(input);
-    const AttentionOutput attention = attn_(hidden, mask);
+    const AttentionOutput attention = attn_(hidden, mask, past);
     hidden = Add(attention.states, residual);
     residual = hidden;
     hidden = ln_2_(hidden);
@@ -165,7 +178,7 @@ class Gpt2 final : public Model {
               {.classifier_dropout = DecoderClassifierDropout(arguments.config)}) {
     const Scope blocks = Scope(arguments.weights) / "transformer" / "h";
     for (int64_t i = 0; i < arguments.config.Int("num_hidden_layers"); ++i) {
-      blocks_.emplace_back(blocks[i], arguments, activation);
+      blocks_.emplace_back(blocks[i], arguments, activation, static_cast<size_t>(i));
     }
   }
 
@@ -181,15 +194,19 @@ class Gpt2 final : public Model {
     const InModule in(runtime, root_id_);
     const Scoped kind(runtime.kind, Kind::kEmbedding);
     const Tensor inputs_embeds = wte_(batch.input_ids);
-    const Tensor position_ids = PositionIds(inputs_embeds);
+    const Tensor position_ids = PositionIdsOf(batch, inputs_embeds);
     const Tensor position_embeds = wpe_(position_ids);
     Tensor hidden = Add(inputs_embeds, position_embeds);
-    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, position_ids);
+    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, position_ids,
+                                         std::nullopt, true, batch.past_key_values);
     hidden = Dropout(hidden, embd_dropout_);
     for (const Gpt2Block& block : blocks_) {
       hidden = Checkpoint(
           checkpoint_,  // The closure holds the layer's keyword arguments, position_ids among them.
-          [&block, mask, position_ids](const Tensor& x) { return block(x, mask); }, hidden);
+          [&block, mask, position_ids, past = batch.past_key_values](const Tensor& x) {
+            return block(x, mask, past);
+          },
+          hidden);
     }
     hidden = ln_f_(hidden);
     return View(hidden, hidden.shape());
@@ -229,6 +246,7 @@ extern const Architecture kGpt2 = {
     // The class name GPT2LMHeadModel matches no entry of LOSS_MAPPING.
     .loss_shifts_labels = [](Task) { return false; },
     .make = &Make,
+    .caches = true,
 };
 
 }  // namespace headroom::predict

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // transformers 5.17.0, models/gpt_bigcode/modeling_gpt_bigcode.py.
+#include <tuple>
+
+#include "predict/kv_cache.h"
 #include "predict/models/architectures.h"
 #include "predict/models/attention.h"
 #include "predict/models/decoder_head.h"
@@ -10,8 +13,9 @@ namespace {
 
 class GptBigcodeAttention {
  public:
-  GptBigcodeAttention(const Scope& scope, const ModelArguments& arguments)
+  GptBigcodeAttention(const Scope& scope, const ModelArguments& arguments, size_t index)
       : id_(scope.id()),
+        index_(index),
         c_attn_(scope / "c_attn"),
         c_proj_(scope / "c_proj"),
         heads_(arguments.config.Int("num_attention_heads")),
@@ -23,7 +27,7 @@ class GptBigcodeAttention {
                  .groups = multi_query_ ? heads_ : 1},
         resid_dropout_(arguments.config.Float("resid_pdrop")) {}
 
-  AttentionOutput operator()(const Tensor& hidden, const Tensor& mask) const {
+  AttentionOutput operator()(const Tensor& hidden, const Tensor& mask, KeyValueCache* past) const {
     const InModule in(hidden.runtime(), id_);
     const Scoped kind(hidden.runtime().kind, Kind::kAttention);
     Tensor q;
@@ -38,6 +42,7 @@ class GptBigcodeAttention {
     if (multi_query_) {
       q = Transpose(View(q, {hidden.size(0), hidden.size(1), -1, head_dim_}), 1, 2);
     }
+    if (past != nullptr) std::tie(k, v) = Cached(*past, index_, k, v);
     AttentionOutput output;
     if (eager_) {
       output = EagerAttentionForward(q, k, v, mask, options_);
@@ -63,6 +68,7 @@ class GptBigcodeAttention {
   }
 
   ModuleId id_;
+  size_t index_;
   Linear c_attn_;
   Linear c_proj_;
   int64_t heads_;
@@ -102,19 +108,20 @@ class GptBigcodeMlp {
 
 class GptBigcodeBlock {
  public:
-  GptBigcodeBlock(const Scope& scope, const ModelArguments& arguments, Activation activation)
+  GptBigcodeBlock(const Scope& scope, const ModelArguments& arguments, Activation activation,
+                  size_t index)
       : id_(scope.id()),
         ln_1_(scope / "ln_1"),
-        attn_(scope / "attn", arguments),
+        attn_(scope / "attn", arguments, index),
         ln_2_(scope / "ln_2"),
         mlp_(scope / "mlp", arguments.config, activation) {}
 
-  Tensor operator()(const Tensor& input, const Tensor& mask) const {
+  Tensor operator()(const Tensor& input, const Tensor& mask, KeyValueCache* past) const {
     const InModule in(input.runtime(), id_);
     const Scoped kind(input.runtime().kind, Kind::kResidual);
     Tensor residual = input;
     Tensor hidden = ln_1_(input);
-    const AttentionOutput attention = attn_(hidden, mask);
+    const AttentionOutput attention = attn_(hidden, mask, past);
     hidden = Add(attention.states, residual);
     residual = hidden;
     hidden = ln_2_(hidden);
@@ -145,7 +152,7 @@ class GptBigcode final : public Model {
               {.classifier_dropout = DecoderClassifierDropout(arguments.config)}) {
     const Scope blocks = Root(arguments) / "h";
     for (int64_t i = 0; i < arguments.config.Int("num_hidden_layers"); ++i) {
-      blocks_.emplace_back(blocks[i], arguments, activation);
+      blocks_.emplace_back(blocks[i], arguments, activation, static_cast<size_t>(i));
     }
   }
 
@@ -165,14 +172,19 @@ class GptBigcode final : public Model {
     const InModule in(runtime, root_id_);
     const Scoped kind(runtime.kind, Kind::kEmbedding);
     const Tensor inputs_embeds = wte_(batch.input_ids);
-    const Tensor position_ids = PositionIds(inputs_embeds);
-    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, position_ids);
+    const Tensor position_ids = PositionIdsOf(batch, inputs_embeds);
+    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, position_ids,
+                                         std::nullopt, true, batch.past_key_values);
     const Tensor position_embeds = wpe_(position_ids);
     Tensor hidden = Add(inputs_embeds, position_embeds);
     hidden = Dropout(hidden, embd_dropout_);
     for (const GptBigcodeBlock& block : blocks_) {
       hidden = Checkpoint(
-          checkpoint_, [&block, mask](const Tensor& x) { return block(x, mask); }, hidden);
+          checkpoint_,
+          [&block, mask, past = batch.past_key_values](const Tensor& x) {
+            return block(x, mask, past);
+          },
+          hidden);
     }
     hidden = ln_f_(hidden);
     return View(hidden, hidden.shape());
@@ -202,6 +214,7 @@ extern const Architecture kGptBigcode = {
     .accepts_loss_kwargs = [](Task) { return true; },
     .loss_shifts_labels = &ShiftsCausalLabels,
     .make = &Make,
+    .caches = true,
 };
 
 }  // namespace headroom::predict

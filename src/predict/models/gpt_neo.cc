@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // transformers 5.17.0, models/gpt_neo/modeling_gpt_neo.py.
+#include <tuple>
+
+#include "predict/kv_cache.h"
 #include "predict/models/architectures.h"
 #include "predict/models/attention.h"
 #include "predict/models/decoder_head.h"
@@ -11,8 +14,9 @@ namespace {
 
 class GptNeoSelfAttention {
  public:
-  GptNeoSelfAttention(const Scope& scope, const ModelConfig& config)
+  GptNeoSelfAttention(const Scope& scope, const ModelConfig& config, size_t index)
       : id_(scope.id()),
+        index_(index),
         k_proj_(scope / "k_proj"),
         v_proj_(scope / "v_proj"),
         q_proj_(scope / "q_proj"),
@@ -22,7 +26,7 @@ class GptNeoSelfAttention {
         attn_dropout_(config.Float("attention_dropout")),
         resid_dropout_(config.Float("resid_dropout")) {}
 
-  AttentionOutput operator()(const Tensor& hidden, const Tensor& mask) const {
+  AttentionOutput operator()(const Tensor& hidden, const Tensor& mask, KeyValueCache* past) const {
     const InModule in(hidden.runtime(), id_);
     const Scoped kind(hidden.runtime().kind, Kind::kAttention);
     Tensor q = q_proj_(hidden);
@@ -31,6 +35,7 @@ class GptNeoSelfAttention {
     q = Heads(q);
     k = Heads(k);
     v = Heads(v);
+    if (past != nullptr) std::tie(k, v) = Cached(*past, index_, k, v);
     AttentionOutput output = Attend(q, k, v, mask);
     Tensor merged = Contiguous(Permute(output.states, {0, 2, 1, 3}));
     merged = View(merged, {hidden.size(0), hidden.size(1), -1});
@@ -52,7 +57,7 @@ class GptNeoSelfAttention {
     const Tensor q = To(given_q, DType::kFloat32);
     const Tensor k = To(given_k, DType::kFloat32);
     Tensor weights = Matmul(q, Transpose(k, -1, -2));
-    const Tensor causal = Slice(Slice(bias_, 2, 0, q.size(2)), 3, 0, k.size(2));
+    const Tensor causal = Slice(Slice(bias_, 2, k.size(2) - q.size(2), k.size(2)), 3, 0, k.size(2));
     const Tensor lowest = Full(v.runtime(), {}, weights.dtype());
     weights = Where(causal, weights, lowest);
     if (mask.defined()) weights = Add(weights, mask);
@@ -63,6 +68,7 @@ class GptNeoSelfAttention {
   }
 
   ModuleId id_;
+  size_t index_;
   Linear k_proj_;
   Linear v_proj_;
   Linear q_proj_;
@@ -102,19 +108,19 @@ class GptNeoMlp {
 
 class GptNeoBlock {
  public:
-  GptNeoBlock(const Scope& scope, const ModelConfig& config, Activation activation)
+  GptNeoBlock(const Scope& scope, const ModelConfig& config, Activation activation, size_t index)
       : id_(scope.id()),
         ln_1_(scope / "ln_1"),
-        attn_(scope / "attn" / "attention", config),
+        attn_(scope / "attn" / "attention", config, index),
         ln_2_(scope / "ln_2"),
         mlp_(scope / "mlp", config, activation) {}
 
-  AttentionOutput operator()(const Tensor& input, const Tensor& mask) const {
+  AttentionOutput operator()(const Tensor& input, const Tensor& mask, KeyValueCache* past) const {
     const InModule in(input.runtime(), id_);
     const Scoped kind(input.runtime().kind, Kind::kResidual);
     Tensor residual = input;
     Tensor hidden = ln_1_(input);
-    const AttentionOutput attention = attn_(hidden, mask);
+    const AttentionOutput attention = attn_(hidden, mask, past);
     hidden = Add(attention.states, residual);
     residual = hidden;
     hidden = ln_2_(hidden);
@@ -145,7 +151,7 @@ class GptNeo final : public Model {
               {.classifier_dropout = arguments.config.Float("classifier_dropout")}) {
     const Scope blocks = Root(arguments) / "h";
     for (int64_t i = 0; i < arguments.config.Int("num_layers"); ++i) {
-      blocks_.emplace_back(blocks[i], arguments.config, activation);
+      blocks_.emplace_back(blocks[i], arguments.config, activation, static_cast<size_t>(i));
     }
   }
 
@@ -165,8 +171,9 @@ class GptNeo final : public Model {
     const InModule in(runtime, root_id_);
     const Scoped kind(runtime.kind, Kind::kEmbedding);
     const Tensor inputs_embeds = wte_(batch.input_ids);
-    const Tensor position_ids = PositionIds(inputs_embeds);
-    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, position_ids);
+    const Tensor position_ids = PositionIdsOf(batch, inputs_embeds);
+    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, position_ids,
+                                         std::nullopt, true, batch.past_key_values);
     const Tensor position_embeds = wpe_(position_ids);
     Tensor hidden = Add(inputs_embeds, position_embeds);
     hidden = Dropout(hidden, embed_dropout_);
@@ -174,8 +181,8 @@ class GptNeo final : public Model {
     for (const GptNeoBlock& block : blocks_) {
       hidden = Checkpoint(
           checkpoint_,
-          [&block, mask, slot = kept.slot()](const Tensor& x) {
-            return KeptWeights::Keep(slot, block(x, mask));
+          [&block, mask, slot = kept.slot(), past = batch.past_key_values](const Tensor& x) {
+            return KeptWeights::Keep(slot, block(x, mask, past));
           },
           hidden);
     }
@@ -211,6 +218,7 @@ extern const Architecture kGptNeo = {
     .accepts_loss_kwargs = [](Task) { return true; },
     .loss_shifts_labels = &ShiftsCausalLabels,
     .make = &Make,
+    .caches = true,
 };
 
 }  // namespace headroom::predict

@@ -3,6 +3,7 @@
 // transformers 5.17.0, models/gpt_neox/modeling_gpt_neox.py.
 #include <tuple>
 
+#include "predict/kv_cache.h"
 #include "predict/models/architectures.h"
 #include "predict/models/attention.h"
 #include "predict/models/decoder_head.h"
@@ -46,8 +47,9 @@ std::pair<Tensor, Tensor> ApplyPartialRotary(const Tensor& q, const Tensor& k,
 
 class GptNeoxAttention {
  public:
-  GptNeoxAttention(const Scope& scope, const ModelArguments& arguments)
+  GptNeoxAttention(const Scope& scope, const ModelArguments& arguments, size_t index)
       : id_(scope.id()),
+        index_(index),
         query_key_value_(scope / "query_key_value"),
         dense_(scope / "dense"),
         head_dim_(arguments.config.Int("hidden_size") /
@@ -56,7 +58,7 @@ class GptNeoxAttention {
         options_{.dropout = arguments.config.Float("attention_dropout"), .is_causal = true} {}
 
   AttentionOutput operator()(const Tensor& hidden, const PositionEmbeddings& positions,
-                             const Tensor& mask) const {
+                             const Tensor& mask, KeyValueCache* past) const {
     const InModule in(hidden.runtime(), id_);
     const Scoped kind(hidden.runtime().kind, Kind::kAttention);
     const Shape by_head = {hidden.size(0), hidden.size(1), -1, 3 * head_dim_};
@@ -71,6 +73,7 @@ class GptNeoxAttention {
       v = parts[2];
     }
     std::tie(q, k) = ApplyPartialRotary(q, k, positions);
+    if (past != nullptr) std::tie(k, v) = Cached(*past, index_, k, v);
     AttentionOutput output;
     if (eager_) {
       output = EagerAttentionForward(q, k, v, mask, options_);
@@ -84,6 +87,7 @@ class GptNeoxAttention {
 
  private:
   ModuleId id_;
+  size_t index_;
   Linear query_key_value_;
   Linear dense_;
   int64_t head_dim_;
@@ -117,20 +121,21 @@ class GptNeoxMlp {
 
 class GptNeoxLayer {
  public:
-  GptNeoxLayer(const Scope& scope, const ModelArguments& arguments, Activation activation)
+  GptNeoxLayer(const Scope& scope, const ModelArguments& arguments, Activation activation,
+               size_t index)
       : id_(scope.id()),
         input_layernorm_(scope / "input_layernorm"),
         post_attention_layernorm_(scope / "post_attention_layernorm"),
-        attention_(scope / "attention", arguments),
+        attention_(scope / "attention", arguments, index),
         mlp_(scope / "mlp", activation),
         parallel_(arguments.config.Bool("use_parallel_residual")),
         dropout_(arguments.config.Float("hidden_dropout")) {}
 
-  Tensor operator()(const Tensor& input, const PositionEmbeddings& positions,
-                    const Tensor& mask) const {
+  Tensor operator()(const Tensor& input, const PositionEmbeddings& positions, const Tensor& mask,
+                    KeyValueCache* past) const {
     const InModule in(input.runtime(), id_);
     const Scoped kind(input.runtime().kind, Kind::kResidual);
-    AttentionOutput attention = attention_(input_layernorm_(input), positions, mask);
+    AttentionOutput attention = attention_(input_layernorm_(input), positions, mask, past);
     Tensor& attn_output = attention.states;
     attn_output = Dropout(attn_output, dropout_);
     if (parallel_) {
@@ -174,7 +179,7 @@ class GptNeox final : public Model {
                .token_logits_to_float = true}) {
     const Scope layers = Root(arguments) / "layers";
     for (int64_t i = 0; i < arguments.config.Int("num_hidden_layers"); ++i) {
-      layers_.emplace_back(layers[i], arguments, activation);
+      layers_.emplace_back(layers[i], arguments, activation, static_cast<size_t>(i));
     }
   }
 
@@ -194,8 +199,9 @@ class GptNeox final : public Model {
     const InModule in(runtime, root_id_);
     const Scoped kind(runtime.kind, Kind::kEmbedding);
     const Tensor inputs_embeds = embed_in_(batch.input_ids);
-    const Tensor position_ids = PositionIds(inputs_embeds);
-    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, position_ids);
+    const Tensor position_ids = PositionIdsOf(batch, inputs_embeds);
+    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, position_ids,
+                                         std::nullopt, true, batch.past_key_values);
     Tensor hidden = Dropout(inputs_embeds, dropout_);
     PositionEmbeddings positions;
     {
@@ -206,8 +212,8 @@ class GptNeox final : public Model {
       hidden = Checkpoint(
           checkpoint_,
           // The closure holds the layer's keyword arguments, position_ids among them.
-          [&layer, positions, mask, position_ids](const Tensor& x) {
-            return layer(x, positions, mask);
+          [&layer, positions, mask, position_ids, past = batch.past_key_values](const Tensor& x) {
+            return layer(x, positions, mask, past);
           },
           hidden);
     }
@@ -240,6 +246,7 @@ extern const Architecture kGptNeox = {
     .accepts_loss_kwargs = [](Task) { return true; },
     .loss_shifts_labels = &ShiftsCausalLabels,
     .make = &Make,
+    .caches = true,
 };
 
 }  // namespace headroom::predict

@@ -3,6 +3,9 @@
 // transformers 5.17.0, models/gptj/modeling_gptj.py and models/codegen/modeling_codegen.py, which
 // differ in how queries, keys and values are projected, in the type of the rotation and in whether
 // the scores are scaled before they are masked.
+#include <tuple>
+
+#include "predict/kv_cache.h"
 #include "predict/models/architectures.h"
 #include "predict/models/attention.h"
 #include "predict/models/decoder_head.h"
@@ -39,8 +42,9 @@ Tensor ApplyRotaryEveryTwo(const Tensor& x, const Tensor& sin_table, const Tenso
 
 class GptjAttention {
  public:
-  GptjAttention(const Scope& scope, const ModelConfig& config, Family family)
+  GptjAttention(const Scope& scope, const ModelConfig& config, Family family, size_t index)
       : id_(scope.id()),
+        index_(index),
         family_(family),
         out_proj_(scope / "out_proj"),
         embed_positions_(scope.Get("embed_positions")),
@@ -57,14 +61,14 @@ class GptjAttention {
     }
   }
 
-  AttentionOutput operator()(const Tensor& hidden, const Tensor& mask,
-                             const Tensor& position_ids) const {
+  AttentionOutput operator()(const Tensor& hidden, const Tensor& mask, const Tensor& position_ids,
+                             KeyValueCache* past) const {
     const InModule in(hidden.runtime(), id_);
     const Scoped kind(hidden.runtime().kind, Kind::kAttention);
     Projected projected = family_ == Family::kCodegen ? Fused(hidden) : Separate(hidden);
     Tensor q = std::move(projected.q);
     Tensor k = std::move(projected.k);
-    const Tensor v = Permute(projected.v, {0, 2, 1, 3});
+    Tensor v = Permute(projected.v, {0, 2, 1, 3});
     const Positions positions = EmbedPositions(position_ids, k.dtype());
     const std::vector<Tensor> tables = Split(positions.sines, positions.sines.size(-1) / 2, -1);
     const int64_t width = k.size(-1);
@@ -78,6 +82,8 @@ class GptjAttention {
     q = Joined(q_turned, q_pass);
     k = Permute(k, {0, 2, 1, 3});
     q = Permute(q, {0, 2, 1, 3});
+    // CodeGen turns its keys in fp32 and caches them in the model's type.
+    if (past != nullptr) std::tie(k, v) = Cached(*past, index_, To(k, hidden.dtype()), v);
 
     AttentionOutput output = Attend(q, k, v, mask);
     Tensor merged = Contiguous(Permute(output.states, {0, 2, 1, 3}));
@@ -142,13 +148,13 @@ class GptjAttention {
     Runtime& runtime = position_ids.runtime();
     const Scoped kind(runtime.kind, Kind::kPosition);
     const int64_t width = embed_positions_.size(-1);
-    const Shape shape = {1, position_ids.size(1), width};
+    const Shape shape = {position_ids.size(0), position_ids.size(1), width};
     Positions positions;
     if (family_ == Family::kCodegen) {
       positions.sines = Empty(runtime, shape, DType::kFloat32);
       return positions;
     }
-    positions.table = Empty(runtime, {1, embed_positions_.size(0), width}, DType::kFloat32);
+    positions.table = Empty(runtime, {shape[0], embed_positions_.size(0), width}, DType::kFloat32);
     positions.indices = Empty(runtime, shape, DType::kInt64);
     positions.sines = To(Empty(runtime, shape, DType::kFloat32), dtype);
     return positions;
@@ -171,6 +177,7 @@ class GptjAttention {
   }
 
   ModuleId id_;
+  size_t index_;
   Family family_;
   std::optional<Linear> q_proj_;
   std::optional<Linear> k_proj_;
@@ -213,18 +220,19 @@ class GptjMlp {
 
 class GptjBlock {
  public:
-  GptjBlock(const Scope& scope, const ModelConfig& config, Family family, Activation activation)
+  GptjBlock(const Scope& scope, const ModelConfig& config, Family family, Activation activation,
+            size_t index)
       : id_(scope.id()),
         ln_1_(scope / "ln_1"),
-        attn_(scope / "attn", config, family),
+        attn_(scope / "attn", config, family, index),
         mlp_(scope / "mlp", config, activation) {}
 
-  AttentionOutput operator()(const Tensor& input, const Tensor& mask,
-                             const Tensor& position_ids) const {
+  AttentionOutput operator()(const Tensor& input, const Tensor& mask, const Tensor& position_ids,
+                             KeyValueCache* past) const {
     const InModule in(input.runtime(), id_);
     const Scoped kind(input.runtime().kind, Kind::kResidual);
     Tensor hidden = ln_1_(input);
-    const AttentionOutput attention = attn_(hidden, mask, position_ids);
+    const AttentionOutput attention = attn_(hidden, mask, position_ids, past);
     const Tensor feed_forward = mlp_(hidden);
     {
       const Tensor sum = Add(attention.states, feed_forward);
@@ -252,7 +260,7 @@ class Gptj final : public Model {
         head_(arguments, wte_.weight(), {}) {
     const Scope blocks = Root(arguments) / "h";
     for (int64_t i = 0; i < arguments.config.Int("n_layer"); ++i) {
-      blocks_.emplace_back(blocks[i], arguments.config, family, activation);
+      blocks_.emplace_back(blocks[i], arguments.config, family, activation, static_cast<size_t>(i));
     }
   }
 
@@ -272,15 +280,17 @@ class Gptj final : public Model {
     const InModule in(runtime, root_id_);
     const Scoped kind(runtime.kind, Kind::kEmbedding);
     const Tensor inputs_embeds = wte_(batch.input_ids);
-    const Tensor position_ids = PositionIds(inputs_embeds);
-    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, position_ids);
+    const Tensor position_ids = PositionIdsOf(batch, inputs_embeds);
+    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, position_ids,
+                                         std::nullopt, true, batch.past_key_values);
     Tensor hidden = Dropout(inputs_embeds, embd_dropout_);
     const KeptWeights kept;
     for (const GptjBlock& block : blocks_) {
       hidden = Checkpoint(
           checkpoint_,
-          [&block, mask, position_ids, slot = kept.slot()](const Tensor& x) {
-            return KeptWeights::Keep(slot, block(x, mask, position_ids));
+          [&block, mask, position_ids, slot = kept.slot(),
+           past = batch.past_key_values](const Tensor& x) {
+            return KeptWeights::Keep(slot, block(x, mask, position_ids, past));
           },
           hidden);
     }
@@ -335,6 +345,7 @@ extern const Architecture kGptj = {
     .accepts_loss_kwargs = [](Task) { return true; },
     .loss_shifts_labels = &ShiftsCausalLabels,
     .make = &MakeGptj,
+    .caches = true,
 };
 
 extern const Architecture kCodegen = {
@@ -343,6 +354,7 @@ extern const Architecture kCodegen = {
     .accepts_loss_kwargs = [](Task) { return true; },
     .loss_shifts_labels = &ShiftsCausalLabels,
     .make = &MakeCodegen,
+    .caches = true,
 };
 
 }  // namespace headroom::predict

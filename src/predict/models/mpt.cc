@@ -2,7 +2,9 @@
 //
 // transformers 5.17.0, models/mpt/modeling_mpt.py.
 #include <algorithm>
+#include <tuple>
 
+#include "predict/kv_cache.h"
 #include "predict/models/alibi.h"
 #include "predict/models/architectures.h"
 #include "predict/models/attention.h"
@@ -20,15 +22,16 @@ double DropoutOf(const ModelConfig& config) {
 
 class MptAttention {
  public:
-  MptAttention(const Scope& scope, const ModelConfig& config)
+  MptAttention(const Scope& scope, const ModelConfig& config, size_t index)
       : id_(scope.id()),
+        index_(index),
         wqkv_(scope / "Wqkv"),
         out_proj_(scope / "out_proj"),
         heads_(config.Int("n_heads")),
         dropout_(DropoutOf(config)) {}
 
-  AttentionOutput operator()(const Tensor& hidden, const Tensor& position_bias,
-                             const Tensor& mask) const {
+  AttentionOutput operator()(const Tensor& hidden, const Tensor& position_bias, const Tensor& mask,
+                             KeyValueCache* past) const {
     const InModule in(hidden.runtime(), id_);
     const Scoped kind(hidden.runtime().kind, Kind::kAttention);
     const int64_t sequence = hidden.size(1);
@@ -42,6 +45,7 @@ class MptAttention {
       k = Heads(parts[1]);
       v = Heads(parts[2]);
     }
+    if (past != nullptr) std::tie(k, v) = Cached(*past, index_, k, v);
     Tensor scores;
     Tensor weights;
     {
@@ -50,7 +54,7 @@ class MptAttention {
       scores = MulScalar(scores);
       const int64_t positions = position_bias.size(2);
       const Tensor bias =
-          Slice(position_bias, 2, std::max<int64_t>(0, positions - sequence), positions);
+          Slice(position_bias, 2, std::max<int64_t>(0, positions - k.size(2)), positions);
       scores = Add(scores, bias);
       scores = MaskedFill(scores, mask);
       weights = Softmax(To(scores, DType::kFloat32));
@@ -70,6 +74,7 @@ class MptAttention {
   }
 
   ModuleId id_;
+  size_t index_;
   Linear wqkv_;
   Linear out_proj_;
   int64_t heads_;
@@ -103,20 +108,20 @@ class MptMlp {
 
 class MptBlock {
  public:
-  MptBlock(const Scope& scope, const ModelConfig& config)
+  MptBlock(const Scope& scope, const ModelConfig& config, size_t index)
       : id_(scope.id()),
         norm_1_(scope / "norm_1"),
-        attn_(scope / "attn", config),
+        attn_(scope / "attn", config, index),
         norm_2_(scope / "norm_2"),
         ffn_(scope / "ffn", config),
         dropout_(DropoutOf(config)) {}
 
-  AttentionOutput operator()(const Tensor& input, const Tensor& position_bias,
-                             const Tensor& mask) const {
+  AttentionOutput operator()(const Tensor& input, const Tensor& position_bias, const Tensor& mask,
+                             KeyValueCache* past) const {
     const InModule in(input.runtime(), id_);
     const Scoped kind(input.runtime().kind, Kind::kResidual);
     Tensor normed = norm_1_(input);
-    const AttentionOutput attention = attn_(normed, position_bias, mask);
+    const AttentionOutput attention = attn_(normed, position_bias, mask, past);
     const Tensor hidden = Add(Dropout(attention.states, dropout_), input);
     normed = norm_2_(hidden);
     return {ffn_(normed, hidden), attention.weights};
@@ -145,7 +150,7 @@ class Mpt final : public Model {
               {.classifier_dropout = DecoderClassifierDropout(arguments.config)}) {
     const Scope blocks = Root(arguments) / "blocks";
     for (int64_t i = 0; i < arguments.config.Int("n_layers"); ++i) {
-      blocks_.emplace_back(blocks[i], arguments.config);
+      blocks_.emplace_back(blocks[i], arguments.config, static_cast<size_t>(i));
     }
   }
 
@@ -167,7 +172,8 @@ class Mpt final : public Model {
     const Tensor inputs_embeds = wte_(batch.input_ids);
     Tensor hidden = inputs_embeds;
     const Tensor alibi = BuildMptAlibi(runtime, heads_, positions_);
-    Tensor mask = CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, Tensor());
+    Tensor mask = CreateCausalMask(attn_, inputs_embeds, batch.attention_mask, Tensor(),
+                                   std::nullopt, true, batch.past_key_values);
     {
       const Scoped of_mask(runtime.kind, Kind::kPosition);
       mask = ToCopy(mask, DType::kBool);
@@ -176,8 +182,8 @@ class Mpt final : public Model {
     for (const MptBlock& block : blocks_) {
       hidden = Checkpoint(
           checkpoint_,
-          [&block, alibi, mask, slot = kept.slot()](const Tensor& x) {
-            return KeptWeights::Keep(slot, block(x, alibi, mask));
+          [&block, alibi, mask, slot = kept.slot(), past = batch.past_key_values](const Tensor& x) {
+            return KeptWeights::Keep(slot, block(x, alibi, mask, past));
           },
           hidden);
     }
@@ -212,6 +218,8 @@ extern const Architecture kMpt = {
     .accepts_loss_kwargs = [](Task task) { return task != Task::kTokenClassification; },
     .loss_shifts_labels = &ShiftsCausalLabels,
     .make = &Make,
+    .caches = true,
+    .takes_position_ids = false,
 };
 
 }  // namespace headroom::predict

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // transformers 5.17.0, models/opt/modeling_opt.py.
+#include <tuple>
+
+#include "predict/kv_cache.h"
 #include "predict/models/architectures.h"
 #include "predict/models/attention.h"
 #include "predict/models/decoder_head.h"
@@ -10,8 +13,9 @@ namespace {
 
 class OptAttention {
  public:
-  OptAttention(const Scope& scope, const ModelArguments& arguments)
+  OptAttention(const Scope& scope, const ModelArguments& arguments, size_t index)
       : id_(scope.id()),
+        index_(index),
         k_proj_(scope / "k_proj"),
         v_proj_(scope / "v_proj"),
         q_proj_(scope / "q_proj"),
@@ -20,14 +24,15 @@ class OptAttention {
         eager_(arguments.attn == AttnImplementation::kEager),
         options_{.dropout = arguments.config.Float("attention_dropout"), .is_causal = true} {}
 
-  AttentionOutput operator()(const Tensor& hidden, const Tensor& mask) const {
+  AttentionOutput operator()(const Tensor& hidden, const Tensor& mask, KeyValueCache* past) const {
     const InModule in(hidden.runtime(), id_);
     const Scoped kind(hidden.runtime().kind, Kind::kAttention);
     Tensor q = q_proj_(hidden);
     q = MulScalar(q);  // scaled here, so that the attention itself is not
     q = Heads(q);
-    const Tensor k = Heads(k_proj_(hidden));
-    const Tensor v = Heads(v_proj_(hidden));
+    Tensor k = Heads(k_proj_(hidden));
+    Tensor v = Heads(v_proj_(hidden));
+    if (past != nullptr) std::tie(k, v) = Cached(*past, index_, k, v);
     AttentionOutput output;
     if (eager_) {
       output = EagerAttentionForward(q, k, v, mask, options_);
@@ -45,6 +50,7 @@ class OptAttention {
   }
 
   ModuleId id_;
+  size_t index_;
   Linear k_proj_;
   Linear v_proj_;
   Linear q_proj_;
@@ -56,9 +62,10 @@ class OptAttention {
 
 class OptDecoderLayer {
  public:
-  OptDecoderLayer(const Scope& scope, const ModelArguments& arguments, Activation activation)
+  OptDecoderLayer(const Scope& scope, const ModelArguments& arguments, Activation activation,
+                  size_t index)
       : id_(scope.id()),
-        self_attn_(scope / "self_attn", arguments),
+        self_attn_(scope / "self_attn", arguments, index),
         self_attn_layer_norm_(scope / "self_attn_layer_norm"),
         fc1_(scope / "fc1"),
         fc2_(scope / "fc2"),
@@ -67,7 +74,7 @@ class OptDecoderLayer {
         norm_before_(arguments.config.Bool("do_layer_norm_before")),
         dropout_(arguments.config.Float("dropout")) {}
 
-  Tensor operator()(const Tensor& input, const Tensor& mask) const {
+  Tensor operator()(const Tensor& input, const Tensor& mask, KeyValueCache* past) const {
     const InModule in(input.runtime(), id_);
     const Scoped kind(input.runtime().kind, Kind::kResidual);
     Tensor residual = input;
@@ -75,7 +82,7 @@ class OptDecoderLayer {
     if (norm_before_) hidden = self_attn_layer_norm_(hidden);
     Tensor weights;
     {
-      AttentionOutput attention = self_attn_(hidden, mask);
+      AttentionOutput attention = self_attn_(hidden, mask, past);
       hidden = std::move(attention.states);
       weights = std::move(attention.weights);
     }
@@ -129,7 +136,7 @@ class Opt final : public Model {
         head_(arguments, embed_tokens_.weight(), {}) {
     const Scope layers = Decoder(arguments) / "layers";
     for (int64_t i = 0; i < arguments.config.Int("num_hidden_layers"); ++i) {
-      layers_.emplace_back(layers[i], arguments, activation);
+      layers_.emplace_back(layers[i], arguments, activation, static_cast<size_t>(i));
     }
   }
 
@@ -162,8 +169,10 @@ class Opt final : public Model {
     const Tensor attention_mask = batch.attention_mask.defined()
                                       ? batch.attention_mask
                                       : Full(runtime, batch.input_ids.shape(), DType::kFloat32);
-    const Tensor position_ids = MaskedPositions(attention_mask);
-    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, attention_mask, Tensor());
+    const Tensor position_ids =
+        batch.position_ids.defined() ? batch.position_ids : MaskedPositions(attention_mask);
+    const Tensor mask = CreateCausalMask(attn_, inputs_embeds, attention_mask, Tensor(),
+                                         std::nullopt, true, batch.past_key_values);
     const Tensor positions = embed_positions_(AddScalar(position_ids));
     if (project_in_) inputs_embeds = (*project_in_)(inputs_embeds);
     Tensor hidden = Add(inputs_embeds, positions);
@@ -172,7 +181,10 @@ class Opt final : public Model {
       hidden = Checkpoint(
           checkpoint_,
           // The closure holds the layer's keyword arguments, position_ids among them.
-          [&layer, mask, position_ids](const Tensor& x) { return layer(x, mask); }, hidden);
+          [&layer, mask, position_ids, past = batch.past_key_values](const Tensor& x) {
+            return layer(x, mask, past);
+          },
+          hidden);
     }
     if (final_layer_norm_) hidden = (*final_layer_norm_)(hidden);
     if (project_out_) hidden = (*project_out_)(hidden);
@@ -204,6 +216,7 @@ extern const Architecture kOpt = {
     .accepts_loss_kwargs = [](Task) { return true; },
     .loss_shifts_labels = &ShiftsCausalLabels,
     .make = &Make,
+    .caches = true,
 };
 
 }  // namespace headroom::predict

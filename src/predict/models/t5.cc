@@ -2,7 +2,9 @@
 //
 // transformers 5.17.0, models/t5/modeling_t5.py and models/mt5/modeling_mt5.py.
 #include <tuple>
+#include <utility>
 
+#include "predict/kv_cache.h"
 #include "predict/models/architectures.h"
 #include "predict/models/attention.h"
 #include "predict/models/seq2seq.h"
@@ -170,11 +172,19 @@ Tensor RelativePositionBucket(const Tensor& relative, bool bidirectional) {
   return bidirectional ? buckets : Whole("aten::add", chosen);
 }
 
+// Where keys and values go: into the output of a training step, or into the cache of generate.
+struct T5Cache {
+  std::vector<Tensor>* kept = nullptr;
+  KeyValueCache* past = nullptr;
+};
+
 class T5Attention {
  public:
   // `is_decoder`: of the decoder stack, whose caches keep what `caches` allows.
-  T5Attention(const Scope& scope, const ModelArguments& arguments, bool is_decoder, bool is_causal)
+  T5Attention(const Scope& scope, const ModelArguments& arguments, bool is_decoder, bool is_causal,
+              size_t index)
       : id_(scope.id()),
+        index_(index),
         q_(scope / "q"),
         k_(scope / "k"),
         v_(scope / "v"),
@@ -191,13 +201,12 @@ class T5Attention {
 
   // `encoded` undefined: self-attention. `cache` null: no cache.
   T5AttentionOutput operator()(const Tensor& hidden, const Tensor& mask, const Tensor& encoded,
-                               const Tensor& given_bias, std::vector<Tensor>* cache) const {
+                               const Tensor& given_bias, const T5Cache& cached) const {
     const InModule in(hidden.runtime(), id_);
     const Scoped kind(hidden.runtime().kind, Kind::kAttention);
     const Tensor q = Heads(q_(hidden));
-    const Tensor& current = encoded.defined() ? encoded : hidden;
-    Tensor k = Heads(k_(current));
-    Tensor v = Heads(v_(current));
+    std::vector<Tensor>* const cache = cached.kept;
+    auto [k, v] = KeysAndValues(hidden, encoded, cached.past);
     if (cache != nullptr) {
       // DynamicLayer.update: torch.cat of the empty cache and the new states.
       Tensor keys = Cat(std::span(&k, 1), -2);
@@ -218,6 +227,20 @@ class T5Attention {
  private:
   Tensor Heads(const Tensor& x) const {
     return Transpose(View(x, {x.size(0), x.size(1), heads_, -1}), 1, 2);
+  }
+
+  std::pair<Tensor, Tensor> KeysAndValues(const Tensor& hidden, const Tensor& encoded,
+                                          KeyValueCache* past) const {
+    const Tensor& current = encoded.defined() ? encoded : hidden;
+    const auto project = [&] {
+      Tensor k = Heads(k_(current));
+      Tensor v = Heads(v_(current));
+      return std::pair(k, v);
+    };
+    if (past == nullptr) return project();
+    if (encoded.defined()) return CachedOnce(*past->cross_attention(), index_, project);
+    const auto [k, v] = project();
+    return Cached(*past, index_, k, v);
   }
 
   Tensor MakeBias(const Tensor& q, const Tensor& k) const {
@@ -252,9 +275,11 @@ class T5Attention {
   // sdpa_attention_forward with a position_bias (create_position_bias_mask).
   Tensor Sdpa(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
               const Tensor& position_bias) const {
-    HEADROOM_CHECK(!mask.defined(), "T5 under sdpa has no mask of its own");
     Tensor bias = position_bias;
-    if (is_causal_ && q.size(2) > 1) {
+    if (mask.defined()) {
+      // Of a static cache, whose later positions are yet to come.
+      bias = WhereScalar(mask, position_bias);
+    } else if (is_causal_ && q.size(2) > 1) {
       const PositionScope scope(q.runtime());
       const Tensor causal = [&] {
         const Tensor rows = Unsqueeze(Arange(q.runtime(), q.size(2)), 1);
@@ -285,6 +310,7 @@ class T5Attention {
   }
 
   ModuleId id_;
+  size_t index_;
   Linear q_;
   Linear k_;
   Linear v_;
@@ -302,13 +328,13 @@ class T5Attention {
 class T5AttentionLayer {
  public:
   T5AttentionLayer(const Scope& scope, std::string_view name, const ModelArguments& arguments,
-                   bool is_decoder, bool is_causal)
-      : attention_(scope / name, arguments, is_decoder, is_causal),
+                   bool is_decoder, bool is_causal, size_t index)
+      : attention_(scope / name, arguments, is_decoder, is_causal, index),
         norm_(scope / "layer_norm"),
         dropout_(arguments.config.Float("dropout_rate")) {}
 
   T5AttentionOutput operator()(const Tensor& hidden, const Tensor& mask, const Tensor& encoded,
-                               const Tensor& position_bias, std::vector<Tensor>* cache) const {
+                               const Tensor& position_bias, const T5Cache& cache) const {
     const Scoped kind(hidden.runtime().kind, Kind::kResidual);
     const Tensor normed = norm_(hidden);
     T5AttentionOutput output = attention_(normed, mask, encoded, position_bias, cache);
@@ -332,19 +358,20 @@ struct T5Biases {
 class T5Block {
  public:
   T5Block(const Scope& scope, const ModelArguments& arguments, bool is_decoder,
-          Activation activation)
+          Activation activation, size_t index)
       : id_(scope.id()),
-        self_attention_((scope / "layer")[0], "SelfAttention", arguments, is_decoder, is_decoder),
+        self_attention_((scope / "layer")[0], "SelfAttention", arguments, is_decoder, is_decoder,
+                        index),
         feed_forward_((scope / "layer")[is_decoder ? 2 : 1], arguments.config, activation) {
     if (is_decoder) {
       cross_attention_.emplace((scope / "layer")[1], "EncDecAttention", arguments, is_decoder,
-                               false);
+                               false, index);
     }
   }
 
   // Returns the hidden states; `biases` become those that the layer used.
   Tensor operator()(const Tensor& input, const Tensor& mask, const Tensor& encoded,
-                    T5Biases& biases, std::vector<Tensor>* cache) const {
+                    T5Biases& biases, const T5Cache& cache) const {
     const InModule in(input.runtime(), id_);
     T5AttentionOutput attention = self_attention_(input, mask, Tensor(), biases.self, cache);
     Tensor hidden = ClampHalf(std::move(attention.states));
@@ -393,20 +420,22 @@ class T5Stack {
         dropout_(arguments.config.Float("dropout_rate")) {
     const int64_t layers = arguments.config.Int(is_decoder ? "num_decoder_layers" : "num_layers");
     for (int64_t i = 0; i < layers; ++i) {
-      blocks_.emplace_back((scope / "block")[i], arguments, is_decoder, activation);
+      blocks_.emplace_back((scope / "block")[i], arguments, is_decoder, activation,
+                           static_cast<size_t>(i));
     }
   }
 
-  // `encoded` undefined: the encoder. `cache` null: no cache.
+  // `encoded` undefined: the encoder.
   Tensor operator()(const Tensor& input_ids, const Tensor& attention_mask, const Tensor& encoded,
-                    const Tensor& encoder_attention_mask, std::vector<Tensor>* cache) const {
+                    const Tensor& encoder_attention_mask, const T5Cache& cache) const {
     Runtime& runtime = input_ids.runtime();
     const InModule in(runtime, id_);
     const Scoped kind(runtime.kind, Kind::kEmbedding);
     const Tensor inputs_embeds = embed_tokens_(input_ids);
     Tensor mask;
     if (is_decoder_) {
-      mask = CreateCausalMask(attn_, inputs_embeds, attention_mask, Tensor());
+      mask = CreateCausalMask(attn_, inputs_embeds, attention_mask, Tensor(), std::nullopt, true,
+                              cache.past);
       CreateBidirectionalMask(attn_, inputs_embeds, encoder_attention_mask);
     } else {
       mask = CreateBidirectionalMask(attn_, inputs_embeds, attention_mask);
@@ -421,7 +450,7 @@ class T5Stack {
 
  private:
   Tensor Run(const T5Block& block, const Tensor& hidden, const Tensor& mask, const Tensor& encoded,
-             T5Biases& biases, std::vector<Tensor>* cache) const {
+             T5Biases& biases, const T5Cache& cache) const {
     if (checkpoint_ == CheckpointKind::kNone) return block(hidden, mask, encoded, biases, cache);
     // The first run hands its biases on; recomputation makes them anew and drops them. Caches are
     // off under checkpointing.
@@ -432,7 +461,7 @@ class T5Stack {
         checkpoint_,
         [&block, mask, produced, first](std::span<const Tensor> given) {
           T5Biases of_layer{given[1], given[3]};
-          Tensor states = block(given[0], mask, given[2], of_layer, nullptr);
+          Tensor states = block(given[0], mask, given[2], of_layer, T5Cache());
           if (*first) *produced = of_layer;
           return states;
         },
@@ -465,13 +494,17 @@ class T5 final : public Model {
                     arguments.checkpoint == CheckpointKind::kNone),
         scales_outputs_(arguments.config.MaybeBool("scale_decoder_outputs").value_or(false)) {}
 
+  Tensor Encode(const Batch& batch) override {
+    return encoder_(batch.input_ids, batch.attention_mask, Tensor(), Tensor(), T5Cache());
+  }
+
   ModelOutput Forward(const Batch& batch) override {
+    if (batch.encoder_states.defined()) return Decode(batch);
     ModelOutput output;
-    const Tensor encoded =
-        encoder_(batch.input_ids, batch.attention_mask, Tensor(), Tensor(), nullptr);
+    const Tensor encoded = Encode(batch);
     const Tensor decoder_input_ids = ShiftTokensRight(batch.labels);
     const Tensor decoded = decoder_(decoder_input_ids, Tensor(), encoded, batch.attention_mask,
-                                    uses_cache_ ? &output.cache : nullptr);
+                                    T5Cache{uses_cache_ ? &output.cache : nullptr, nullptr});
     const Scoped kind(decoded.runtime().kind, Kind::kLogitsLoss);
     Tensor sequence_output = decoded;
     if (scales_outputs_) sequence_output = MulScalar(sequence_output);
@@ -483,6 +516,16 @@ class T5 final : public Model {
   }
 
  private:
+  // A step of generation: input_ids are the decoder's.
+  ModelOutput Decode(const Batch& batch) const {
+    const Tensor decoded = decoder_(batch.input_ids, Tensor(), batch.encoder_states,
+                                    batch.attention_mask, T5Cache{nullptr, batch.past_key_values});
+    const Scoped kind(decoded.runtime().kind, Kind::kLogitsLoss);
+    Tensor sequence_output = decoded;
+    if (scales_outputs_) sequence_output = MulScalar(sequence_output);
+    return {Tensor(), lm_head_(sequence_output), {}};
+  }
+
   T5Stack encoder_;
   T5Stack decoder_;
   Linear lm_head_;
@@ -504,7 +547,9 @@ constexpr Architecture Named(std::string_view model_type) {
   return {.model_type = model_type,
           .accepts_loss_kwargs = [](Task) { return true; },
           .loss_shifts_labels = [](Task) { return false; },
-          .make = &Make};
+          .make = &Make,
+          .caches = true,
+          .takes_position_ids = false};
 }
 
 }  // namespace
