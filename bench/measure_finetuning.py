@@ -6,13 +6,12 @@ usage: measure_finetuning.py CASES.jsonl OUT.jsonl [--only TEXT] [--workers N] [
                              [--timeout S] [--snapshots FOLDER]
 
 Needs a CUDA GPU, PyTorch, transformers, peft and bitsandbytes. Each line of CASES is one run of
-Hugging Face's Trainer in a process of its own, and becomes one line of OUT, in the form that
-`headroom score` reads; all sizes are bytes. Beside the keys of other measured rows a recipe may
+Hugging Face's Trainer in a process of its own (forked from this one, which imports everything
+once), and becomes one line of OUT, in the form that `headroom score` reads; all sizes are bytes. Beside the keys of other measured rows a recipe may
 have:
 
   lora          LoraConfig's arguments
-  quantization  BitsAndBytesConfig's arguments; the model is then saved with random weights and
-                loaded again with from_pretrained
+  quantization  BitsAndBytesConfig's arguments; the model is then loaded with from_pretrained
   kbit          arguments of prepare_model_for_kbit_training
   eval          {"batch", "samples", "every", "accumulation_steps", "metrics", "loss_only"}
   empty_cache_steps   torch_empty_cache_steps
@@ -21,28 +20,60 @@ have:
 """
 
 import argparse
-import concurrent.futures
+import contextlib
 import gzip
-import hashlib
+import importlib
 import json
 import os
 import pickle
-import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
 import traceback
+from unittest import mock
 
-if "--run" in sys.argv:
+import torch
+
+
+@contextlib.contextmanager
+def cuda_untouched():
+    """Answers what libraries ask about the GPU as they are imported, so that CUDA stays closed.
+
+    A process that has opened CUDA cannot be forked, and bitsandbytes asks for the capability.
+    """
+    with mock.patch.multiple(
+        torch.cuda,
+        is_available=lambda: True,
+        device_count=lambda: 1,
+        get_device_capability=lambda device=None: (9, 0),
+    ):
+        yield
+    assert not torch.cuda.is_initialized()
+
+
+with cuda_untouched():
+    import accelerate  # noqa: F401
+    import bitsandbytes
     import peft
-    import torch
     import transformers
     from transformers import BitsAndBytesConfig, Trainer, TrainerCallback, TrainingArguments
     from transformers.initialization import no_init_weights
-else:  # the parent only counts cases
-    torch = transformers = peft = None
-    Trainer = TrainerCallback = object
+
+    for imported_late in (
+        "peft.tuners.lora.bnb",
+        "pynvml",
+        "torch._dynamo",
+        "torch._inductor",
+        "transformers.integrations.bitsandbytes",
+        "transformers.quantizers.quantizer_bnb_4bit",
+        "transformers.quantizers.quantizer_bnb_8bit",
+        "transformers.trainer_pt_utils",
+    ):
+        try:
+            importlib.import_module(imported_late)
+        except ImportError as failure:
+            print("not imported ahead:", failure)
 
 CLASSES = {
     "sequence-classification": "AutoModelForSequenceClassification",
@@ -66,17 +97,12 @@ def process_bytes():
 
 
 def fill(model):
-    """Small numbers everywhere, fast: values do not decide memory, but NaN would stop a scaler."""
-    pattern = torch.randn(1 << 16, generator=torch.Generator().manual_seed(0)) * 0.02
+    """Values do not decide memory, but what lies in fresh memory could be NaN and stop a scaler."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if parameter.dim() < 2:
-                parameter.fill_(0.0 if name.endswith("bias") else 1.0)
-                continue
-            flat = parameter.view(-1)
-            for start in range(0, flat.numel(), pattern.numel()):
-                part = flat[start : start + pattern.numel()]
-                part.copy_(pattern[: part.numel()])
+            if parameter.is_floating_point():
+                one = parameter.dim() < 2 and not name.endswith("bias")
+                parameter.fill_(1.0 if one else 0.0)
 
 
 def model_arguments(recipe):
@@ -88,7 +114,7 @@ def model_arguments(recipe):
     return arguments
 
 
-def fresh_model(case):
+def model_config(case):
     arguments = dict(case["config"])
     config = transformers.AutoConfig.for_model(arguments.pop("model_type"), **arguments)
     if case["recipe"].get("problem_type"):
@@ -97,38 +123,28 @@ def fresh_model(case):
         for name in ("decoder_start_token_id", "pad_token_id"):
             if getattr(config, name, None) is None:
                 setattr(config, name, 0)
+    return config
+
+
+def fresh_model(case):
     auto = getattr(transformers, CLASSES[case["task"]])
     with no_init_weights():
-        model = auto.from_config(config, **model_arguments(case["recipe"]))
+        model = auto.from_config(model_config(case), **model_arguments(case["recipe"]))
     model.tie_weights()
-    fill(model)
-    return auto, model
-
-
-def checkpoint_folder(case, row):
-    """A checkpoint of the case's model with random weights, written once for all that share it."""
-    auto, model = fresh_model(case)
-    row["params"] = sum(p.numel() for p in model.parameters())
-    key = json.dumps([case["task"], case["config"], case["recipe"].get("weights_dtype")])
-    root = os.path.join(tempfile.gettempdir(), "random-checkpoints")
-    folder = os.path.join(root, hashlib.sha256(key.encode()).hexdigest()[:16])
-    if not os.path.isdir(folder):
-        os.makedirs(root, exist_ok=True)
-        fresh = tempfile.mkdtemp(dir=root)
-        model.save_pretrained(fresh)
-        try:
-            os.rename(fresh, folder)
-        except OSError:
-            shutil.rmtree(fresh)  # another case was first
-    return auto, folder
+    return model
 
 
 def load_quantized(case, row):
-    """from_pretrained, as users load a model."""
-    auto, folder = checkpoint_folder(case, row)
+    """from_pretrained, as users load a model; the checkpoint's tensors are zeros in memory."""
+    with torch.device("meta"):
+        empty = fresh_model(case)
+    row["params"] = sum(p.numel() for p in empty.parameters())
+    weights = {n: torch.zeros(p.shape, dtype=p.dtype) for n, p in empty.named_parameters()}
     torch.cuda.reset_peak_memory_stats()
-    loaded = auto.from_pretrained(
-        folder,
+    loaded = type(empty).from_pretrained(
+        None,
+        config=model_config(case),
+        state_dict=dict(sorted(weights.items())),
         quantization_config=BitsAndBytesConfig(**case["recipe"]["quantization"]),
         device_map={"": 0},
         **model_arguments(case["recipe"]),
@@ -149,7 +165,7 @@ def build(case, row):
     if recipe.get("quantization"):
         model = load_quantized(case, row)
     else:
-        model = fresh_model(case)[1]
+        model = fresh_model(case)
         row["params"] = sum(p.numel() for p in model.parameters())
     row["attn_used"] = model.config._attn_implementation
     if recipe.get("lora"):
@@ -163,6 +179,8 @@ def build(case, row):
     row["buffers_bytes"] = sum(b.numel() * b.element_size() for b in model.buffers())
     row["after_model_allocated"] = torch.cuda.memory_allocated()
     row["after_model_reserved"] = torch.cuda.memory_reserved()
+    if not recipe.get("quantization"):
+        fill(model)
     return model
 
 
@@ -326,16 +344,13 @@ def run(case, path, snapshots):
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "peft": peft.__version__,
+        "bitsandbytes": bitsandbytes.__version__,
     }
     try:
         torch.manual_seed(0)
         torch.ones((1, 1)).to("cuda")
         torch.cuda.synchronize()
         row["context_process"] = process_bytes()
-        if case["recipe"].get("quantization") or "bit" in case["recipe"].get("optim", ""):
-            import bitsandbytes
-
-            row["versions"]["bitsandbytes"] = bitsandbytes.__version__
         train(case, row, snapshots)
         stats = torch.cuda.memory_stats()
         row["peak_reserved"] = torch.cuda.max_memory_reserved()
@@ -353,13 +368,24 @@ def run(case, path, snapshots):
 
 
 def start_child(case, arguments):
-    """A process of its own: bitsandbytes opens CUDA as it is imported, so nothing can be forked."""
-    command = [sys.executable, os.path.abspath(__file__), "-", arguments.out, "--run"]
-    if arguments.snapshots:
-        command += ["--snapshots", arguments.snapshots]
-    return subprocess.run(
-        command, input=json.dumps(case), text=True, capture_output=True, timeout=arguments.timeout
-    )
+    """A process of its own, forked so that nothing is imported again; returns its id."""
+    child = os.fork()
+    if child != 0:
+        return child
+    signal.alarm(arguments.timeout)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    run(case, arguments.out, arguments.snapshots)
+    os._exit(0)
+
+
+def import_models(cases):
+    """The modelling files too."""
+    with cuda_untouched():
+        for case in cases:
+            auto = getattr(transformers, CLASSES[case["task"]])
+            auto._model_mapping[type(model_config(case))]
 
 
 def report(path, seconds):
@@ -381,32 +407,33 @@ def main():
     parser.add_argument("cases")
     parser.add_argument("out")
     parser.add_argument("--only", default="")
-    parser.add_argument("--workers", type=int, default=6)
+    parser.add_argument("--workers", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1e9, help="no case starts later")
-    parser.add_argument("--timeout", type=float, default=120, help="seconds a case may take")
+    parser.add_argument("--timeout", type=int, default=120, help="seconds a case may take")
     parser.add_argument("--snapshots")
-    parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.run:
-        return run(json.load(sys.stdin), arguments.out, arguments.snapshots)
     cases = [json.loads(line) for line in open(arguments.cases) if line.strip()]
+    cases = [case for case in cases if arguments.only in case["id"]]
     start = time.time()
+    import_models(cases)
+    print(f"models imported in {time.time() - start:.0f} s", flush=True)
+    live = {}
 
-    def measure(case):
-        if arguments.only not in case["id"]:
-            return
+    def finish_one():
+        child, status = os.wait()
+        name, begun = live.pop(child)
+        ending = f", status {status}" if status else ""
+        print(f"{name}: {time.time() - begun:.1f} s{ending}", flush=True)
+
+    for case in cases:
         if time.time() - start > arguments.seconds:
             print("no time left for", case["id"])
-            return
-        try:
-            child = start_child(case, arguments)
-            if child.returncode != 0:
-                print(case["id"], "exited with", child.returncode, child.stderr[-400:])
-        except subprocess.TimeoutExpired:
-            print(case["id"], "took longer than", arguments.timeout, "s")
-
-    with concurrent.futures.ThreadPoolExecutor(arguments.workers) as pool:
-        list(pool.map(measure, cases))
+            continue
+        while len(live) >= arguments.workers:
+            finish_one()
+        live[start_child(case, arguments)] = (case["id"], time.time())
+    while live:
+        finish_one()
     report(arguments.out, time.time() - start)
 
 
