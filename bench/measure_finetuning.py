@@ -223,9 +223,11 @@ class Marks(TrainerCallback):
 
     def __init__(self):
         self.rows = []
+        self.peak_reserved = 0  # since the statistics are reset at each mark
 
     def mark(self, name):
         torch.cuda.synchronize()
+        self.peak_reserved = max(self.peak_reserved, torch.cuda.max_memory_reserved())
         self.rows.append(
             [
                 name,
@@ -336,6 +338,7 @@ def train(case, row, snapshots):
             pickle.dump(history, out)
     row["phases"] = marks.rows
     row["peak_allocated"] = max(mark[2] for mark in marks.rows)
+    row["peak_reserved"] = max(marks.peak_reserved, torch.cuda.max_memory_reserved())
 
 
 def run(case, path, snapshots):
@@ -353,7 +356,6 @@ def run(case, path, snapshots):
         row["context_process"] = process_bytes()
         train(case, row, snapshots)
         stats = torch.cuda.memory_stats()
-        row["peak_reserved"] = torch.cuda.max_memory_reserved()
         row["final_allocated"] = torch.cuda.memory_allocated()
         row["final_reserved"] = torch.cuda.memory_reserved()
         row["final_process"] = process_bytes()

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/nearest.h"
+#include "finetuning_options.h"
 #include "model/training_arguments.h"
 #include "output.h"
 
@@ -48,13 +49,16 @@ constexpr Flag kNumberFlags[] = {
 };
 constexpr Flag kTrainingFlags[] = {
     {"--optim", Takes::kValue, "NAME",
-     "adamw_torch_fused (default), adamw_torch, sgd, adafactor, adagrad, rmsprop, ..."},
+     "adamw_torch_fused (default), adamw_torch, sgd, adafactor, adagrad, rmsprop, "
+     "adamw_bnb_8bit, paged_adamw_8bit, lion_8bit, ..."},
     {"--attn,--attn-implementation", Takes::kValue, "NAME",
      "sdpa or eager (default: sdpa where the model has it)"},
     {"--gradient-checkpointing", Takes::kOptionalValue, "KIND",
      "recompute activations in backward; reentrant or non-reentrant (default)"},
     {"--use-reentrant", Takes::kNothing, "", "the reentrant kind of --gradient-checkpointing"},
     {"--max-grad-norm", Takes::kValue, "X", "gradient clipping (default 1.0; 0 turns it off)"},
+    {"--torch-empty-cache-steps", Takes::kValue, "N",
+     "empty the cache before backward, every N steps (default: never)"},
     {"--args", Takes::kValue, "FILE", "TrainingArguments as JSON or YAML; flags win over the file"},
 };
 constexpr Flag kPlatformFlags[] = {
@@ -71,11 +75,13 @@ constexpr Flag kOutputFlags[] = {
     {"--ledger", Takes::kValue, "FILE", "write every allocation and free (docs/ledger_format.md)"},
     kColorFlag,
 };
-constexpr FlagGroup kGroups[] = {
-    {"Batch and task", kBatchFlags}, {"Numbers", kNumberFlags}, {"Training", kTrainingFlags},
-    {"Platform", kPlatformFlags},    {"Output", kOutputFlags},
+const FlagGroup kGroups[] = {
+    {"Batch and task", kBatchFlags},   {"Numbers", kNumberFlags},
+    {"Training", kTrainingFlags},      {"LoRA", LoraFlags()},
+    {"Evaluation", EvaluationFlags()}, {"Platform", kPlatformFlags},
+    {"Output", kOutputFlags},
 };
-constexpr Syntax kSyntax = {
+const Syntax kSyntax = {
     .command = "plan",
     .summary =
         "Predicts the GPU memory of a Hugging Face training run, to the byte where it can, "
@@ -90,6 +96,7 @@ constexpr Syntax kSyntax = {
         "  headroom plan bert-large-uncased --batch 4 --seq 512 --bf16\n"
         "  headroom plan meta-llama/Llama-3.1-8B --bf16 --gradient-checkpointing \\\n"
         "    --batch 1 --seq 4096 --gpu H200\n"
+        "  headroom plan meta-llama/Llama-3.1-8B --bf16 --lora --lora-r 16 --batch 1 --gpu H100\n"
         "  headroom plan ./my-model --args training_args.yaml --memory 24GiB --json\n",
 };
 
@@ -328,6 +335,7 @@ Result<PlanOptions> ReadPlanOptions(const Arguments& arguments) {
                     "float16",
                     Name(*options.weights_dtype)));
   }
+  HEADROOM_RETURN_IF_ERROR(ReadFinetuning(arguments, recipe));
   HEADROOM_RETURN_IF_ERROR(ReadPlatform(arguments, options));
   options.json = arguments.Has("--json");
   options.by_module = arguments.Has("--by-module");

@@ -9,6 +9,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/parameter_table.h"
 
 namespace headroom {
 
@@ -23,5 +27,18 @@ struct ModuleEntry {
   // The weight is another module's: a head on the word embedding.
   bool tied = false;
 };
+
+// The linear, Conv1D and embedding modules of `table` in its order. A head on a tied weight has no
+// weight of its own there and is left out.
+std::vector<ModuleEntry> ListModules(const ParameterTable& table);
+
+// "a.b" of "a.b.c", "" of "c".
+std::string_view ParentPath(std::string_view name);
+
+// Whether the parameter `name` is an nn.Embedding's weight.
+bool IsEmbeddingWeight(std::string_view name);
+
+// Whether `path` is where a class keeps the layer onto its vocabulary (get_output_embeddings).
+bool IsOutputEmbedding(std::string_view path);
 
 }  // namespace headroom

@@ -4,15 +4,6 @@
 #include "model/parameter_builders.h"
 
 namespace headroom {
-namespace {
-
-// Conv1D of pytorch_utils.py: a linear layer whose weight is [in, out].
-void AddConv1d(ParameterTable& table, const std::string& name, int64_t in, int64_t out) {
-  table.Add(name + ".weight", {in, out});
-  table.Add(name + ".bias", {out});
-}
-
-}  // namespace
 
 Result<ParameterTable> Gpt2Parameters(const ModelConfig& config, Task task) {
   HEADROOM_RETURN_IF_ERROR(CheckDivisible(config, "hidden_size", "num_attention_heads"));
@@ -24,11 +15,11 @@ Result<ParameterTable> Gpt2Parameters(const ModelConfig& config, Task task) {
   for (int64_t layer = 0; layer < config.Int("num_hidden_layers"); ++layer) {
     const std::string at = "transformer.h." + std::to_string(layer) + ".";
     table.AddLayerNorm(at + "ln_1", hidden);
-    AddConv1d(table, at + "attn.c_attn", hidden, 3 * hidden);
-    AddConv1d(table, at + "attn.c_proj", hidden, hidden);
+    table.AddConv1d(at + "attn.c_attn", hidden, 3 * hidden);
+    table.AddConv1d(at + "attn.c_proj", hidden, hidden);
     table.AddLayerNorm(at + "ln_2", hidden);
-    AddConv1d(table, at + "mlp.c_fc", hidden, inner);
-    AddConv1d(table, at + "mlp.c_proj", inner, hidden);
+    table.AddConv1d(at + "mlp.c_fc", hidden, inner);
+    table.AddConv1d(at + "mlp.c_proj", inner, hidden);
   }
   table.AddLayerNorm("transformer.ln_f", hidden);
   switch (task) {

@@ -6,7 +6,6 @@
 #include "model/quantization.h"
 
 #include <algorithm>
-#include <array>
 
 namespace headroom {
 namespace {
@@ -42,13 +41,9 @@ std::string WithoutWeight(std::string_view name) {
 // module anyway.
 std::vector<std::string> DefaultSkips(const ParameterTable& table,
                                       std::span<const ModuleEntry> modules) {
-  constexpr std::array<std::string_view, 5> kOutputEmbeddings = {
-      "lm_head", "embed_out", "cls.predictions.decoder", "lm_head.decoder", "vocab_projector"};
   std::vector<std::string> keys;
   for (const ModuleEntry& module : modules) {
-    const bool output =
-        std::ranges::find(kOutputEmbeddings, module.path) != kOutputEmbeddings.end();
-    if (module.kind != ModuleKind::kEmbedding && (module.tied || output)) {
+    if (module.kind != ModuleKind::kEmbedding && (module.tied || IsOutputEmbedding(module.path))) {
       keys.push_back(module.path);
     }
   }

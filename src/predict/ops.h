@@ -113,7 +113,7 @@ Tensor LinearOp(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 Tensor EmbeddingOp(const Tensor& weight, const Tensor& indices);
 Tensor LayerNormOp(const Tensor& x, const Tensor& weight, const Tensor& bias);
-// Fails over to x itself when `probability` is 0.
+// x itself when `probability` is 0 or the model is not training.
 Tensor Dropout(const Tensor& x, double probability);
 // `dtype` set: softmax(x, dim, dtype=…).
 Tensor Softmax(const Tensor& x, std::optional<DType> dtype = std::nullopt);

@@ -6,11 +6,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <string>
 #include <unordered_map>
 
+#include "model/module_list.h"
 #include "predict/autograd.h"
 #include "predict/cuda_reduce.h"
+#include "predict/modules.h"
 #include "predict/ops.h"
+#include "predict/optimizers_bnb.h"
 #include "predict/runtime.h"
 
 namespace headroom::predict {
@@ -42,7 +47,7 @@ using StateMap = std::unordered_map<const TensorImpl*, Tensor>;
 // Adam and AdamW, fused or foreach.
 class Adam final : public Optimizer {
  public:
-  Adam(Runtime& runtime, const std::vector<Tensor>& parameters, bool fused)
+  Adam(Runtime& runtime, const std::vector<OptimizerParameter>& parameters, bool fused)
       : Optimizer(runtime, parameters), fused_(fused) {}
 
   bool is_fused() const override { return fused_; }
@@ -71,7 +76,8 @@ class Adam final : public Optimizer {
 // SGD without momentum, as optim="sgd" is.
 class Sgd final : public Optimizer {
  public:
-  Sgd(Runtime& runtime, const std::vector<Tensor>& parameters) : Optimizer(runtime, parameters) {}
+  Sgd(Runtime& runtime, const std::vector<OptimizerParameter>& parameters)
+      : Optimizer(runtime, parameters) {}
 
  private:
   void StepGroup(const std::vector<Tensor>&) override {}
@@ -79,7 +85,7 @@ class Sgd final : public Optimizer {
 
 class Adagrad final : public Optimizer {
  public:
-  Adagrad(Runtime& runtime, const std::vector<Tensor>& parameters)
+  Adagrad(Runtime& runtime, const std::vector<OptimizerParameter>& parameters)
       : Optimizer(runtime, parameters) {
     for (const std::vector<Tensor>& group : groups_) {
       for (const Tensor& parameter : group) sums_.emplace(parameter.impl(), State(parameter));
@@ -101,7 +107,7 @@ class Adagrad final : public Optimizer {
 
 class RmsProp final : public Optimizer {
  public:
-  RmsProp(Runtime& runtime, const std::vector<Tensor>& parameters)
+  RmsProp(Runtime& runtime, const std::vector<OptimizerParameter>& parameters)
       : Optimizer(runtime, parameters) {}
 
  private:
@@ -136,7 +142,7 @@ Tensor Rms(const Tensor& tensor) {
 // transformers' Adafactor without first moment; second moments are factored into rows and columns.
 class Adafactor final : public Optimizer {
  public:
-  Adafactor(Runtime& runtime, const std::vector<Tensor>& parameters)
+  Adafactor(Runtime& runtime, const std::vector<OptimizerParameter>& parameters)
       : Optimizer(runtime, parameters) {}
 
  private:
@@ -218,12 +224,37 @@ constexpr int64_t kForeachChunk = 65536;  // kChunkSize of ForeachFunctors / Mul
 
 }  // namespace
 
-Optimizer::Optimizer(Runtime& runtime, const std::vector<Tensor>& parameters)
-    : runtime_(runtime), parameters_(parameters) {
-  // get_decay_parameter_names leaves out biases and norms: all parameters of one dimension.
-  for (const Tensor& parameter : parameters) {
-    if (!parameter.requires_grad()) continue;
-    groups_[parameter.rank() >= 2 ? 0 : 1].push_back(parameter);
+bool Decays(std::string_view name, int rank) {
+  // Norms and their like have one dimension; the patterns are "bias", "layernorm", "rmsnorm" and a
+  // part of the path that is "norm" or ends with "_norm".
+  if (rank < 2) return false;
+  std::string lower(name);
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const char* pattern : {"bias", "layernorm", "rmsnorm"}) {
+    if (lower.find(pattern) != std::string::npos) return false;
+  }
+  const std::string dotted = "." + lower + ".";
+  return dotted.find(".norm.") == std::string::npos && dotted.find("_norm.") == std::string::npos;
+}
+
+std::vector<OptimizerParameter> OptimizerParameters(const Weights& weights) {
+  std::vector<OptimizerParameter> parameters;
+  for (size_t i = 0; i < weights.parameters().size(); ++i) {
+    const Tensor& tensor = weights.parameters()[i];
+    const std::string& name = weights.parameter_names()[i];
+    parameters.push_back(
+        {tensor, Decays(name, tensor.rank()), tensor.rank() == 2 && IsEmbeddingWeight(name)});
+  }
+  return parameters;
+}
+
+Optimizer::Optimizer(Runtime& runtime, const std::vector<OptimizerParameter>& parameters)
+    : runtime_(runtime) {
+  for (const OptimizerParameter& parameter : parameters) {
+    parameters_.push_back(parameter.tensor);
+    if (!parameter.tensor.requires_grad()) continue;
+    groups_[parameter.decays ? 0 : 1].push_back(parameter.tensor);
   }
 }
 
@@ -254,9 +285,9 @@ void Optimizer::JoinGroups() {
   }
 }
 
-Result<std::unique_ptr<Optimizer>> MakeOptimizer(Optim optim, Runtime& runtime,
-                                                 const std::vector<Tensor>& parameters,
-                                                 ParameterGroups groups) {
+std::unique_ptr<Optimizer> MakeOptimizer(Optim optim, Runtime& runtime,
+                                         const std::vector<OptimizerParameter>& parameters,
+                                         ParameterGroups groups) {
   std::unique_ptr<Optimizer> optimizer;
   switch (optim) {
     case Optim::kAdamWTorch:
@@ -278,8 +309,9 @@ Result<std::unique_ptr<Optimizer>> MakeOptimizer(Optim optim, Runtime& runtime,
     case Optim::kRmsprop:
       optimizer = std::make_unique<RmsProp>(runtime, parameters);
       break;
-    case Optim::kAdamW8bit:
-      return Error::Unsupported("optim \"" + std::string(Name(optim)) + "\" is not modelled yet");
+    default:
+      optimizer = MakeBitsAndBytesOptimizer(optim, runtime, parameters);
+      break;
   }
   if (groups == ParameterGroups::kOne) optimizer->JoinGroups();
   return optimizer;

@@ -93,6 +93,7 @@ class Runtime {
   // ---- Thread-local state of PyTorch ----
 
   bool grad_enabled = true;
+  bool training = true;  // model.train() or model.eval(): whether modules drop out
   bool in_backward = false;
   AutocastState autocast;
   SavedTensorHooks* hooks = nullptr;

@@ -110,6 +110,7 @@ std::string_view PhaseWords(std::string_view mark_name) {
       {"train_begin", "loading the model"},  {"step_begin", "between steps"},
       {"forward_begin", "moving the batch"}, {"forward_end", "forward"},
       {"substep_end", "backward"},           {"backward_end", "backward"},
+      {"evaluate_begin", "optimizer"},       {"evaluate_end", "evaluation"},
       {"optimizer_end", "optimizer step"},   {"step_end", "end of the step"},
   };
   for (const auto& [name, words] : kWords) {

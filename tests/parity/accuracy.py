@@ -24,6 +24,11 @@ BOUNDS = {
         "allocated_max": 0.005, "allocated_exact": 28, "phase_max": 0.01,
         "reserved_max": 0.04, "reserved_median": 0.01, "device_max": 0.03,
     },
+    # LoRA, bitsandbytes' optimizers, evaluation, the classifiers' losses.
+    "hf_memory_lora.jsonl": {
+        "allocated_max": 0.005, "allocated_exact": 35, "phase_max": 0.01,
+        "reserved_max": 0.03, "reserved_median": 0.005, "device_max": 0.03,
+    },
 }
 
 
