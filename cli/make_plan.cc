@@ -91,6 +91,16 @@ void DecideLengths(const PlanOptions& options, const ModelConfig& config, Decide
   }
 }
 
+// A classifier's own head is trained with the adapters, as task_type says in PEFT's examples.
+void DecideLora(Decided& decided) {
+  if (!decided.recipe.lora) return;
+  const bool classifies = decided.recipe.task == Task::kSequenceClassification ||
+                          decided.recipe.task == Task::kTokenClassification;
+  if (!classifies || decided.recipe.lora->trains_classifier) return;
+  decided.recipe.lora->trains_classifier = true;
+  decided.assumptions.push_back("LoRA with the task's task_type: the classifier is trained too");
+}
+
 void DecideDefaults(const PlanOptions& options, Decided& decided) {
   std::vector<std::string> defaults;
   if (decided.recipe.driver == Driver::kGenerate) {
@@ -127,6 +137,7 @@ void DecidePlatform(const PlanOptions& options, Decided& decided) {
 
 Status CheckScaler(const Recipe& recipe) {
   if (recipe.precision != Precision::kFp16 || recipe.weights_dtype != DType::kFloat16) return {};
+  if (recipe.lora) return {};  // whose adapters are float32
   return Error::BadInput(
       "--fp16 cannot train float16 weights (PyTorch refuses to unscale their gradients): add "
       "--dtype float32");
@@ -139,6 +150,7 @@ Decided Decide(const PlanOptions& options, const ModelConfig& config) {
   DecideWeightsDType(options, config, decided);
   DecideTask(options, config, decided);
   DecideLengths(options, config, decided);
+  DecideLora(decided);
   DecideDefaults(options, decided);
   DecidePlatform(options, decided);
   return decided;
@@ -201,6 +213,8 @@ std::vector<std::string> RecipeParts(const Recipe& recipe, AttnImplementation at
                                          : "gradient checkpointing");
   }
   if (recipe.max_grad_norm == 0) parts.emplace_back("no clipping");
+  if (recipe.lora) parts.push_back(fmt::format("LoRA r {}", recipe.lora->r));
+  if (recipe.evaluation) parts.emplace_back("evaluation");
   return parts;
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/nearest.h"
+#include "finetuning_options.h"
 #include "generation_options.h"
 #include "model/training_arguments.h"
 #include "observe/training_args.h"
@@ -50,13 +51,16 @@ constexpr Flag kNumberFlags[] = {
 };
 constexpr Flag kTrainingFlags[] = {
     {"--optim", Takes::kValue, "NAME",
-     "adamw_torch_fused (default), adamw_torch, sgd, adafactor, adagrad, rmsprop, ..."},
+     "adamw_torch_fused (default), adamw_torch, sgd, adafactor, adagrad, rmsprop, "
+     "adamw_bnb_8bit, paged_adamw_8bit, lion_8bit, ..."},
     {"--attn,--attn-implementation", Takes::kValue, "NAME",
      "sdpa or eager (default: sdpa where the model has it)"},
     {"--gradient-checkpointing", Takes::kOptionalValue, "KIND",
      "recompute activations in backward; reentrant or non-reentrant (default)"},
     {"--use-reentrant", Takes::kNothing, "", "the reentrant kind of --gradient-checkpointing"},
     {"--max-grad-norm", Takes::kValue, "X", "gradient clipping (default 1.0; 0 turns it off)"},
+    {"--torch-empty-cache-steps", Takes::kValue, "N",
+     "empty the cache before backward, every N steps (default: never)"},
     {"--args", Takes::kValue, "FILE",
      "TrainingArguments as JSON, YAML or Trainer's training_args.bin; flags win over the file"},
 };
@@ -78,12 +82,14 @@ constexpr Flag kOutputFlags[] = {
     {"--export-trace", Takes::kValue, "FILE", "write them as a Chrome trace, for ui.perfetto.dev"},
     kColorFlag,
 };
-constexpr FlagGroup kGroups[] = {
-    {"Batch and task", kBatchFlags},  {"Numbers", kNumberFlags},    {"Training", kTrainingFlags},
-    {"Generation", kGenerationFlags}, {"Platform", kPlatformFlags}, {"Output", kOutputFlags},
+const FlagGroup kGroups[] = {
+    {"Batch and task", kBatchFlags},   {"Numbers", kNumberFlags},
+    {"Training", kTrainingFlags},      {"LoRA", LoraFlags()},
+    {"Evaluation", EvaluationFlags()}, {"Generation", kGenerationFlags},
+    {"Platform", kPlatformFlags},      {"Output", kOutputFlags},
 };
-constexpr size_t kRecipeGroups = 5;  // all but the output
-constexpr Syntax kSyntax = {
+constexpr size_t kRecipeGroups = 7;  // all but the output
+const Syntax kSyntax = {
     .command = "plan",
     .summary =
         "Predicts the GPU memory of a Hugging Face training run, or with --generate of "
@@ -99,6 +105,7 @@ constexpr Syntax kSyntax = {
         "  headroom plan bert-large-uncased --batch 4 --seq 512 --bf16\n"
         "  headroom plan meta-llama/Llama-3.1-8B --bf16 --gradient-checkpointing \\\n"
         "    --batch 1 --seq 4096 --gpu H200\n"
+        "  headroom plan meta-llama/Llama-3.1-8B --bf16 --lora --lora-r 16 --batch 1 --gpu H100\n"
         "  headroom plan ./my-model --args training_args.yaml --memory 24GiB --json\n"
         "  headroom plan bigcode/starcoder --generate --seq 1024 --max-new-tokens 60 \\\n"
         "    --load-in-4bit --gpu \"RTX 4090\"\n",
@@ -361,6 +368,7 @@ Result<PlanOptions> ReadRecipeOptions(const Arguments& arguments, std::string mo
                     Name(*options.weights_dtype)));
   }
   HEADROOM_RETURN_IF_ERROR(ReadGeneration(arguments, options));
+  HEADROOM_RETURN_IF_ERROR(ReadFinetuning(arguments, recipe));
   HEADROOM_RETURN_IF_ERROR(ReadPlatform(arguments, options));
   return options;
 }

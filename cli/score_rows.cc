@@ -183,6 +183,39 @@ Status ApplyMaxGradNorm(const Json& value, MeasuredRow& row) {
   return {};
 }
 
+Status ApplyLoraConfig(const Json& value, MeasuredRow& row) {
+  Result<LoraConfig> lora = ParseLoraConfig(value.dump());
+  if (lora.ok()) {
+    row.recipe.lora = *std::move(lora);
+    return {};
+  }
+  if (lora.error().code != ErrorCode::kUnsupported) return lora.error();
+  row.unsupported = lora.error().message;
+  return {};
+}
+
+// {"batch", "samples", "every", "accumulation_steps", "metrics", "loss_only"}
+Status ApplyEvaluation(const Json& value, MeasuredRow& row) {
+  if (!value.is_object()) return Missing("eval", "an object");
+  Evaluation evaluation;
+  const auto number = [&](const char* key, int64_t& target) -> Status {
+    if (!value.contains(key) || value[key].is_null()) return {};
+    HEADROOM_ASSIGN_OR_RETURN(target, Count(value[key], key, kLargestRecipeNumber));
+    return {};
+  };
+  HEADROOM_RETURN_IF_ERROR(number("batch", evaluation.per_device_eval_batch_size));
+  HEADROOM_RETURN_IF_ERROR(number("samples", evaluation.samples));
+  HEADROOM_RETURN_IF_ERROR(number("every", evaluation.eval_steps));
+  HEADROOM_RETURN_IF_ERROR(number("accumulation_steps", evaluation.eval_accumulation_steps));
+  if (evaluation.per_device_eval_batch_size < 1 || evaluation.eval_steps < 1) {
+    return Error::BadInput("\"eval\": batch and every must be at least 1");
+  }
+  evaluation.compute_metrics = value.contains("metrics") && value["metrics"] == true;
+  evaluation.prediction_loss_only = value.contains("loss_only") && value["loss_only"] == true;
+  row.recipe.evaluation = evaluation;
+  return {};
+}
+
 Status ApplyAllocConf(const Json& value, MeasuredRow& row) {
   if (!value.is_string()) return Missing("alloc_conf", "a text");
   row.alloc_conf = value.get<std::string>();
@@ -212,6 +245,10 @@ const std::vector<RecipeKey>& RecipeKeys() {
       {"max_grad_norm", &ApplyMaxGradNorm},
       {"mode", &ApplyMode},
       {"alloc_conf", &ApplyAllocConf},
+      {"lora", &ApplyLoraConfig},
+      {"eval", &ApplyEvaluation},
+      {"empty_cache_steps", Number("empty_cache_steps", &Recipe::torch_empty_cache_steps, 0)},
+      {"problem_type", Choice("problem_type", &Recipe::problem_type, &ParseProblemType)},
       {"snapshot", nothing},
       {"beams", GenerationNumber("beams", &Generation::num_beams)},
       {"cache", &ApplyCache},
@@ -228,10 +265,6 @@ const std::vector<RecipeKey>& RecipeKeys() {
 Status ReadRecipe(const Json& recipe, MeasuredRow& row) {
   for (const auto& [name, value] : recipe.items()) {
     if (value.is_null()) continue;
-    if (name == "lora") {
-      row.unsupported = "LoRA";
-      continue;
-    }
     const auto key = std::ranges::find(RecipeKeys(), name, &RecipeKey::name);
     if (key == RecipeKeys().end()) {
       row.unsupported = fmt::format("recipe with {}", name);

@@ -96,6 +96,14 @@ int64_t ParameterTable::parameter_count() const {
   return count;
 }
 
+int64_t ParameterTable::trainable_count() const {
+  int64_t count = 0;
+  for (const ParameterSpec& entry : entries_) {
+    if (!entry.is_buffer && !entry.frozen) count += entry.shape.NumElements();
+  }
+  return count;
+}
+
 Bytes ParameterTable::parameter_bytes(DType dtype) const {
   return Bytes(parameter_count() * ElementSize(dtype));
 }
@@ -110,11 +118,14 @@ Bytes ParameterTable::buffer_bytes() const {
 }
 
 void ParameterTable::Add(std::string name, Shape shape) {
-  entries_.push_back({std::move(name), shape});
+  entries_.push_back({.name = std::move(name), .shape = shape});
 }
 
+void ParameterTable::Add(ParameterSpec spec) { entries_.push_back(std::move(spec)); }
+
 void ParameterTable::AddBuffer(std::string name, Shape shape, DType dtype) {
-  entries_.push_back({std::move(name), shape, true, dtype});
+  entries_.push_back(
+      {.name = std::move(name), .shape = shape, .is_buffer = true, .buffer_dtype = dtype});
 }
 
 void ParameterTable::AddLinear(const std::string& name, int64_t in, int64_t out, bool bias) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,9 @@ struct ParameterSpec {
   // Buffers keep their own type; parameters take the type the model is loaded in.
   DType buffer_dtype = DType::kFloat32;
   LinearWeight linear = LinearWeight::kNo;
+  // Set where a parameter is not in the type the model is loaded in.
+  std::optional<DType> dtype = std::nullopt;
+  bool frozen = false;  // requires_grad is false
 };
 
 class ParameterTable {
@@ -51,11 +55,13 @@ class ParameterTable {
   const ParameterSpec* Find(std::string_view name) const;
   int64_t parameter_count() const;  // buffers left out, tied weights once
   Bytes parameter_bytes(DType dtype) const;
+  int64_t trainable_count() const;  // likewise, of those that are not frozen
   Bytes buffer_bytes() const;
 
   // ---- For the architecture files ----
 
   void Add(std::string name, Shape shape);
+  void Add(ParameterSpec spec);
   void AddBuffer(std::string name, Shape shape, DType dtype);
   // weight [out, in] and, unless told otherwise, bias [out]: torch.nn.Linear.
   void AddLinear(const std::string& name, int64_t in, int64_t out, bool bias = true);

@@ -51,6 +51,25 @@ constexpr Named<Optim> kOptims[] = {
     {"rmsprop", Optim::kRmsprop},
     {"adamw_bnb_8bit", Optim::kAdamW8bit},
     {"adamw_8bit", Optim::kAdamW8bit},
+    {"paged_adamw_8bit", Optim::kPagedAdamW8bit},
+    {"paged_adamw_32bit", Optim::kPagedAdamW32bit},
+    {"lion_8bit", Optim::kLion8bit},
+    {"lion_32bit", Optim::kLion32bit},
+    {"paged_lion_8bit", Optim::kPagedLion8bit},
+    {"paged_lion_32bit", Optim::kPagedLion32bit},
+    {"rmsprop_bnb_8bit", Optim::kRmspropBnb8bit},
+    {"rmsprop_bnb_32bit", Optim::kRmspropBnb32bit},
+    {"rmsprop_bnb", Optim::kRmspropBnb32bit},
+    {"ademamix_8bit", Optim::kAdEMAMix8bit},
+    {"ademamix", Optim::kAdEMAMix32bit},
+    {"paged_ademamix_8bit", Optim::kPagedAdEMAMix8bit},
+    {"paged_ademamix_32bit", Optim::kPagedAdEMAMix32bit},
+};
+
+constexpr Named<ProblemType> kProblemTypes[] = {
+    {"regression", ProblemType::kRegression},
+    {"single_label_classification", ProblemType::kSingleLabel},
+    {"multi_label_classification", ProblemType::kMultiLabel},
 };
 
 constexpr Named<CacheImplementation> kCaches[] = {
@@ -107,6 +126,11 @@ std::optional<CacheImplementation> ParseCacheImplementation(std::string_view nam
 
 std::string_view Name(Quantization::Kind kind) {
   return NameIn<Quantization::Kind>(kQuantizations, kind);
+}
+
+std::string_view Name(ProblemType type) { return NameIn<ProblemType>(kProblemTypes, type); }
+std::optional<ProblemType> ParseProblemType(std::string_view name) {
+  return ParseIn<ProblemType>(kProblemTypes, name);
 }
 
 std::string_view Name(Optim optim) { return NameIn<Optim>(kOptims, optim); }

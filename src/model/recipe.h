@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "model/lora_config.h"
 
 namespace headroom {
 
@@ -44,7 +45,20 @@ enum class Optim : uint8_t {
   kAdafactor,
   kAdagrad,
   kRmsprop,
+  // Of bitsandbytes; "paged" states lie in managed memory.
   kAdamW8bit,  // "adamw_bnb_8bit" ("adamw_8bit")
+  kPagedAdamW8bit,
+  kPagedAdamW32bit,
+  kLion8bit,
+  kLion32bit,
+  kPagedLion8bit,
+  kPagedLion32bit,
+  kRmspropBnb8bit,
+  kRmspropBnb32bit,  // "rmsprop_bnb_32bit" ("rmsprop_bnb")
+  kAdEMAMix8bit,
+  kAdEMAMix32bit,  // "ademamix"
+  kPagedAdEMAMix8bit,
+  kPagedAdEMAMix32bit,
 };
 std::string_view Name(Optim optim);
 std::optional<Optim> ParseOptim(std::string_view name);
@@ -82,6 +96,21 @@ std::string_view Name(Quantization::Kind kind);  // "none", "int8", "fp4", "nf4"
 // from_pretrained with device_map, which reads each tensor straight onto the device.
 enum class Loading : uint8_t { kModelToDevice, kDeviceMap };
 
+// PretrainedConfig.problem_type of a sequence classifier.
+enum class ProblemType : uint8_t { kRegression, kSingleLabel, kMultiLabel };
+std::string_view Name(ProblemType type);  // "regression", "single_label_classification", …
+std::optional<ProblemType> ParseProblemType(std::string_view name);
+
+// Trainer's evaluation while it trains.
+struct Evaluation {
+  int64_t per_device_eval_batch_size = 8;  // TrainingArguments' default
+  int64_t samples = 0;                     // in the evaluation set
+  int64_t eval_steps = 1;                  // optimizer steps between two evaluations
+  int64_t eval_accumulation_steps = 0;     // 0: None, results stay on the GPU until the end
+  bool prediction_loss_only = false;
+  bool compute_metrics = false;  // without it Trainer keeps the loss alone
+};
+
 struct Recipe {
   Task task = Task::kCausalLm;
   Driver driver = Driver::kTrainer;
@@ -101,6 +130,10 @@ struct Recipe {
   Generation generation;        // of Driver::kGenerate
   Quantization quantization;
   Loading loading = Loading::kModelToDevice;
+  std::optional<LoraConfig> lora;
+  std::optional<Evaluation> evaluation;
+  int64_t torch_empty_cache_steps = 0;      // 0: None, never
+  std::optional<ProblemType> problem_type;  // unset: what the config says
 };
 
 }  // namespace headroom

@@ -29,7 +29,7 @@ constexpr int64_t kLargestNumber = int64_t{1} << 31;
 constexpr std::string_view kRead[] = {
     "bf16", "fp16", "gradient_accumulation_steps", "gradient_checkpointing",
     "gradient_checkpointing_kwargs", "max_grad_norm", "max_length", "max_seq_length", "optim",
-    "per_device_train_batch_size", "tf32",
+    "per_device_train_batch_size", "tf32", "torch_empty_cache_steps",
 };
 
 constexpr std::string_view kNoEffect[] = {
@@ -74,7 +74,6 @@ constexpr NotModelled kNotModelled[] = {
     {"torch_compile", "the plan is that of eager execution"},
     {"torch_compile_backend", "the plan is that of eager execution"},
     {"torch_compile_mode", "the plan is that of eager execution"},
-    {"torch_empty_cache_steps", "the cache is taken to be kept"},
     {"use_cache", "training is taken to keep no key-value cache"},
     {"use_cpu", "the plan is that of a GPU"},
     {"use_liger_kernel", "the plan is that of the model's own kernels"},
@@ -103,13 +102,10 @@ constexpr std::string_view kRetired[] = {
 // OptimizerNames of transformers 5.17.0 that Optim does not have.
 constexpr std::string_view kOtherOptims[] = {
     "adalomo", "adamw_anyprecision", "adamw_torch_4bit", "adamw_torch_8bit",
-    "adamw_torch_npu_fused", "adamw_torch_xla", "ademamix", "ademamix_8bit", "apollo_adamw",
-    "apollo_adamw_layerwise", "galore_adafactor", "galore_adafactor_layerwise", "galore_adamw",
-    "galore_adamw_8bit", "galore_adamw_8bit_layerwise", "galore_adamw_layerwise", "grokadamw",
-    "lion_32bit", "lion_8bit", "lomo", "paged_adamw_32bit", "paged_adamw_8bit",
-    "paged_ademamix_32bit", "paged_ademamix_8bit", "paged_lion_32bit", "paged_lion_8bit",
-    "rmsprop_bnb", "rmsprop_bnb_32bit", "rmsprop_bnb_8bit", "schedule_free_adamw",
-    "schedule_free_radam", "schedule_free_sgd", "stable_adamw",
+    "adamw_torch_npu_fused", "adamw_torch_xla", "apollo_adamw", "apollo_adamw_layerwise",
+    "galore_adafactor", "galore_adafactor_layerwise", "galore_adamw", "galore_adamw_8bit",
+    "galore_adamw_8bit_layerwise", "galore_adamw_layerwise", "grokadamw", "lomo",
+    "schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd", "stable_adamw",
 };
 // clang-format on
 
@@ -280,6 +276,8 @@ Status ReadAll(const Json& object, std::string_view origin, TrainingArgumentsRea
       ReadCount(object, "per_device_train_batch_size", reading.per_device_train_batch_size));
   HEADROOM_RETURN_IF_ERROR(
       ReadCount(object, "gradient_accumulation_steps", reading.gradient_accumulation_steps));
+  HEADROOM_RETURN_IF_ERROR(
+      ReadCount(object, "torch_empty_cache_steps", reading.torch_empty_cache_steps));
   HEADROOM_RETURN_IF_ERROR(ReadSequenceLength(object, reading.sequence_length));
   HEADROOM_RETURN_IF_ERROR(ReadPrecision(object, reading.precision));
   HEADROOM_RETURN_IF_ERROR(ReadOptim(object, reading.optim));
@@ -306,6 +304,7 @@ void TrainingArgumentsReading::ApplyTo(Recipe& recipe) const {
   Assign(gradient_checkpointing, recipe.gradient_checkpointing);
   Assign(use_reentrant, recipe.use_reentrant);
   Assign(max_grad_norm, recipe.max_grad_norm);
+  Assign(torch_empty_cache_steps, recipe.torch_empty_cache_steps);
 }
 
 Result<TrainingArgumentsReading> ReadTrainingArguments(std::string_view text,

@@ -33,6 +33,7 @@ struct TrainingArgumentsReading {
   std::optional<bool> gradient_checkpointing;
   std::optional<bool> use_reentrant;
   std::optional<double> max_grad_norm;
+  std::optional<int64_t> torch_empty_cache_steps;
 
   // Keys of the file that decide no memory, in alphabetical order.
   std::vector<std::string> without_effect;

@@ -147,7 +147,7 @@ TEST(TrainingArguments, KwargsMayBeAJsonString) {
 }
 
 TEST(TrainingArguments, TellsUnknownFromUnmodelledOptimizers) {
-  EXPECT_THAT(ErrorOf("optim: lion_32bit"), HasSubstr("is not modelled; those are adamw_torch"));
+  EXPECT_THAT(ErrorOf("optim: galore_adamw"), HasSubstr("is not modelled; those are adamw_torch"));
   EXPECT_THAT(ErrorOf("optim: adamw_troch"), HasSubstr("did you mean \"adamw_torch\"?"));
   EXPECT_THAT(ErrorOf("optim: 3"), HasSubstr("a name"));
 }

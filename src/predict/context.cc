@@ -33,6 +33,56 @@ bool UsesCudnnAttention(const Platform& platform, AttnImplementation attn, const
          (platform.gpu.compute_major == 9 || platform.gpu.compute_major == 10);
 }
 
+bool IsPaged(Optim optim) { return Name(optim).starts_with("paged_"); }
+
+// bitsandbytes' optimizers that no run of tests/data was made with.
+bool IsUnmeasured(Optim optim) {
+  switch (optim) {
+    case Optim::kPagedLion8bit:
+    case Optim::kPagedLion32bit:
+    case Optim::kRmspropBnb32bit:
+    case Optim::kAdEMAMix32bit:
+    case Optim::kPagedAdEMAMix8bit:
+    case Optim::kPagedAdEMAMix32bit:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string EvaluationLine(const Evaluation& evaluation) {
+  const std::string batch = fmt::format("evaluation of {} samples, {} at a time",
+                                        evaluation.samples, evaluation.per_device_eval_batch_size);
+  if (evaluation.prediction_loss_only || !evaluation.compute_metrics) {
+    return batch + ": only losses are kept";
+  }
+  if (evaluation.eval_accumulation_steps > 0) {
+    return fmt::format("{}: logits go to the host every {} passes", batch,
+                       evaluation.eval_accumulation_steps);
+  }
+  return batch + ": all logits stay on the GPU, in fp32, and are copied at each pass";
+}
+
+// What the parts of a fine-tuning recipe take as given.
+void AddFinetuning(const Recipe& recipe, std::vector<std::string>& lines) {
+  if (recipe.lora && recipe.gradient_checkpointing) {
+    lines.emplace_back("enable_input_require_grads() is called, as checkpointed adapters need");
+  }
+  if (recipe.lora && recipe.lora->lora_bias) {
+    lines.emplace_back("lora_bias: not measured");
+  }
+  if (recipe.evaluation) lines.push_back(EvaluationLine(*recipe.evaluation));
+  if (recipe.evaluation && recipe.gradient_checkpointing) {
+    lines.emplace_back("evaluation beside gradient checkpointing: not measured");
+  }
+  if (IsPaged(recipe.optim)) {
+    lines.emplace_back("paged optimizer states lie in managed memory and are not counted");
+  }
+  if (IsUnmeasured(recipe.optim)) {
+    lines.push_back(fmt::format("optimizer {}: not measured", Name(recipe.optim)));
+  }
+}
+
 }  // namespace
 
 std::vector<ContextPart> OutsideAllocator(const Platform& platform, AttnImplementation attn,
@@ -118,9 +168,9 @@ std::vector<std::string> Assumptions(const Recipe& recipe, const Platform& platf
                       kPlayedSteps));
     }
   } else {
-    lines.push_back(
-        fmt::format("every sample has {} tokens; no evaluation, no checkpoint saved during the run",
-                    recipe.sequence_length));
+    lines.push_back(fmt::format("every sample has {} tokens; {}no checkpoint saved during the run",
+                                recipe.sequence_length, recipe.evaluation ? "" : "no evaluation, "));
+    AddFinetuning(recipe, lines);
   }
   return lines;
 }

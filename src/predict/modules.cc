@@ -6,6 +6,8 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
+#include "model/lora.h"
+#include "predict/adapters.h"
 #include "predict/quantization.h"
 
 namespace headroom::predict {
@@ -61,9 +63,13 @@ Weights::Weights(Runtime& runtime, const ParameterTable& table, DType dtype) : r
   Apply(BuildTree(table), "", [&](const std::string& path, const ParameterSpec& spec) {
     runtime.module = runtime.ledger().InternModule(path);
     runtime.component = spec.is_buffer ? Component::kInputs : Component::kWeights;
-    Tensor tensor = Empty(runtime, spec.shape, spec.is_buffer ? spec.buffer_dtype : dtype);
-    tensor.impl()->leaf_requires_grad = !spec.is_buffer;
+    Tensor tensor =
+        Empty(runtime, spec.shape, spec.is_buffer ? spec.buffer_dtype : spec.dtype.value_or(dtype));
+    tensor.impl()->leaf_requires_grad = !spec.is_buffer && !spec.frozen;
     by_name_.emplace(spec.name, tensor);
+    // Modules know their parameters by the names that the model had before it was adapted.
+    std::string before = PathBeforeLora(spec.name);
+    if (!before.empty()) by_name_.emplace(std::move(before), tensor);
   });
   for (const ParameterSpec& spec : table.entries()) {
     if (spec.is_buffer) continue;
@@ -76,6 +82,33 @@ const Tensor& Weights::Get(const std::string& name) const {
   const auto found = by_name_.find(name);
   HEADROOM_CHECK(found != by_name_.end(), "no parameter " + name);
   return found->second;
+}
+
+void Weights::AttachAdapters(const LoraConfig& lora) {
+  const auto attach = [&](const std::string& name, std::string_view a, std::string_view b) {
+    const size_t at = name.find(a);
+    if (at == std::string::npos) return;
+    const std::string path = name.substr(0, at);
+    const std::string second = path + std::string(b);
+    LoraAdapter adapter;
+    adapter.a = Get(name);
+    adapter.b = Get(second);
+    const std::string bias = path + ".lora_B.default.bias";
+    if (Has(bias)) adapter.b_bias = Get(bias);
+    adapter.dropout = lora.lora_dropout;
+    adapter.a_id = runtime_.ledger().InternModule(path + ".lora_A.default");
+    adapter.b_id = runtime_.ledger().InternModule(path + ".lora_B.default");
+    adapters_.emplace(path, std::make_shared<const LoraAdapter>(std::move(adapter)));
+  };
+  for (const std::string& name : names_) {
+    attach(name, ".lora_A.default.weight", ".lora_B.default.weight");
+    attach(name, ".lora_embedding_A.default", ".lora_embedding_B.default");
+  }
+}
+
+const LoraAdapter* Weights::FindAdapter(const std::string& path) const {
+  const auto found = adapters_.find(path);
+  return found == adapters_.end() ? nullptr : found->second.get();
 }
 
 Scope Scope::operator/(std::string_view child) const {
@@ -101,7 +134,36 @@ const QuantizedMatrix* Scope::QuantizedWeight() const {
   return weights_->FindQuantized((*this / "weight").path_);
 }
 
-Tensor Linear::Quantized(const Tensor& x) const { return quantized_->Multiply(x, bias_); }
+Tensor Linear::Base(const Tensor& x) const {
+  return quantized_ == nullptr ? LinearOp(x, weight_, bias_) : quantized_->Multiply(x, bias_);
+}
+
+Tensor Linear::Adapted(const Tensor& x) const {
+  return WithAdapter(*adapter_, x, [this](const Tensor& input) { return Base(input); });
+}
+
+Tensor Conv1d::Base(const Tensor& x) const {
+  if (quantized_ != nullptr) return quantized_->Multiply(x, bias_);
+  Shape shape = x.shape();
+  shape[-1] = weight_.size(1);
+  const Tensor rows = Addmm(bias_, View(x, {-1, x.size(-1)}), weight_);
+  return View(rows, shape);
+}
+
+Tensor Conv1d::Adapted(const Tensor& x) const {
+  return WithAdapter(*adapter_, x, [this](const Tensor& input) { return Base(input); });
+}
+
+Tensor Embedding::operator()(const Tensor& indices) const {
+  const InModule in(weight_.runtime(), id_);
+  const Scoped kind(weight_.runtime().kind, Kind::kEmbedding);
+  Tensor output = EmbeddingOp(weight_, indices);
+  if (adapter_ != nullptr) output = WithEmbeddingAdapter(*adapter_, indices, output);
+  // make_inputs_require_grads: output.requires_grad_(True), which makes a leaf of it.
+  const bool leaf = wants_grad_ && weight_.runtime().grad_enabled && !output.requires_grad();
+  if (leaf) output.impl()->leaf_requires_grad = true;
+  return output;
+}
 
 Tensor GeluNew(const Tensor& input) {
   // NewGELUActivation of transformers 5.17 activations.py:

@@ -26,6 +26,7 @@
 
 namespace headroom::predict {
 
+struct LoraAdapter;  // predict/adapters.h
 class QuantizedMatrix;  // predict/quantization.h
 
 // The parameters and buffers of a model.
@@ -47,12 +48,25 @@ class Weights {
   const std::vector<Tensor>& parameters() const { return parameters_; }
   const std::vector<std::string>& parameter_names() const { return names_; }
 
+  // ---- Fine-tuning ----
+
+  // Finds the adapters among the parameters, which a table of ApplyLora names.
+  void AttachAdapters(const LoraConfig& lora);
+  // The adapter of the module at `path`, or null.
+  const LoraAdapter* FindAdapter(const std::string& path) const;
+  // model.enable_input_require_grads(): outputs of the embeddings with this many rows ask for a
+  // gradient. 0: off.
+  void set_input_require_grads(int64_t rows) { input_grad_rows_ = rows; }
+  int64_t input_grad_rows() const { return input_grad_rows_; }
+
  private:
   Runtime& runtime_;
   std::unordered_map<std::string, Tensor> by_name_;
   std::unordered_map<std::string, std::shared_ptr<const QuantizedMatrix>> quantized_;
   std::vector<Tensor> parameters_;
   std::vector<std::string> names_;
+  std::unordered_map<std::string, std::shared_ptr<const LoraAdapter>> adapters_;
+  int64_t input_grad_rows_ = 0;
 };
 
 // A place in the module tree.
@@ -70,6 +84,9 @@ class Scope {
   Tensor Get(std::string_view name) const;
   // The same, or undefined when the module has none (a linear layer without bias).
   Tensor Find(std::string_view name) const;
+  // This module's adapter, or null.
+  const LoraAdapter* Adapter() const { return weights_->FindAdapter(path_); }
+  int64_t input_grad_rows() const { return weights_->input_grad_rows(); }
   // This module's weight where it is quantised, else null.
   const QuantizedMatrix* QuantizedWeight() const;
 
@@ -89,44 +106,75 @@ class InModule {
 
 class Linear {
  public:
-  explicit Linear(const Scope& scope)
-      : id_(scope.id()),
-        weight_(scope.Get("weight")),
-        bias_(scope.Find("bias")),
-        quantized_(scope.QuantizedWeight()) {}
+  explicit Linear(const Scope& scope) : Linear(scope, scope.Get("weight"), scope.Find("bias")) {
+    quantized_ = scope.QuantizedWeight();
+  }
   // With a weight that lives elsewhere: a tied head.
-  Linear(const Scope& scope, Tensor weight) : id_(scope.id()), weight_(std::move(weight)) {}
+  Linear(const Scope& scope, Tensor weight) : Linear(scope, std::move(weight), Tensor()) {}
   Linear(const Scope& scope, Tensor weight, Tensor bias)
-      : id_(scope.id()), weight_(std::move(weight)), bias_(std::move(bias)) {}
+      : id_(scope.id()),
+        weight_(std::move(weight)),
+        bias_(std::move(bias)),
+        adapter_(scope.Adapter()) {}
 
   Tensor operator()(const Tensor& x) const {
     const InModule in(x.runtime(), id_);
-    return quantized_ == nullptr ? LinearOp(x, weight_, bias_) : Quantized(x);
+    return adapter_ == nullptr ? Base(x) : Adapted(x);
   }
 
  private:
-  Tensor Quantized(const Tensor& x) const;
+  Tensor Base(const Tensor& x) const;
+  Tensor Adapted(const Tensor& x) const;
 
   ModuleId id_;
   Tensor weight_;
   Tensor bias_;
   const QuantizedMatrix* quantized_ = nullptr;
+  const LoraAdapter* adapter_;
+};
+
+// Conv1D of transformers' pytorch_utils.py: addmm with a weight of [in, out].
+class Conv1d {
+ public:
+  explicit Conv1d(const Scope& scope)
+      : id_(scope.id()),
+        weight_(scope.Get("weight")),
+        bias_(scope.Get("bias")),
+        quantized_(scope.QuantizedWeight()),
+        adapter_(scope.Adapter()) {}
+
+  Tensor operator()(const Tensor& x) const {
+    const InModule in(x.runtime(), id_);
+    return adapter_ == nullptr ? Base(x) : Adapted(x);
+  }
+
+ private:
+  Tensor Base(const Tensor& x) const;
+  Tensor Adapted(const Tensor& x) const;
+
+  ModuleId id_;
+  Tensor weight_;
+  Tensor bias_;
+  const QuantizedMatrix* quantized_;
+  const LoraAdapter* adapter_;
 };
 
 class Embedding {
  public:
-  explicit Embedding(const Scope& scope) : id_(scope.id()), weight_(scope.Get("weight")) {}
+  explicit Embedding(const Scope& scope)
+      : id_(scope.id()),
+        weight_(scope.Get("weight")),
+        adapter_(scope.Adapter()),
+        wants_grad_(weight_.size(0) == scope.input_grad_rows()) {}
 
-  Tensor operator()(const Tensor& indices) const {
-    const InModule in(weight_.runtime(), id_);
-    const Scoped kind(weight_.runtime().kind, Kind::kEmbedding);
-    return EmbeddingOp(weight_, indices);
-  }
+  Tensor operator()(const Tensor& indices) const;
   const Tensor& weight() const { return weight_; }
 
  private:
   ModuleId id_;
   Tensor weight_;
+  const LoraAdapter* adapter_;
+  bool wants_grad_;
 };
 
 class LayerNorm {

@@ -207,11 +207,12 @@ Tensor Div(const Tensor& a, const Tensor& b) {
     Tensor of_b;
     if (needs_b) {
       // div_tensor_other_grad: -grad * ((self / other) / other)
+      // in which the right operand of * is computed first, and every temporary lives to the end.
       const Tensor dividend = saved_a.Unpack();
+      const Tensor once = Output("aten::div", {dividend, divisor});
+      const Tensor twice = Output("aten::div", {once, divisor});
       const Tensor negative = Output("aten::neg", {grads[0]});
-      const Tensor quotient =
-          Output("aten::div", {Output("aten::div", {dividend, divisor}), divisor});
-      of_b = Product(negative, quotient);
+      of_b = Product(negative, twice);
     }
     Tensor of_a;
     if (needs_a) of_a = Output("aten::div", {grads[0], divisor});

@@ -31,12 +31,12 @@ int64_t RadixSortScratch(int64_t n) {
       {kPasses * kDigits * kInt64, tiles * kDigits * 4, n * kInt64, n * kInt64, kPasses * 4});
 }
 
-// The tile states of cub's scan and select over n elements; the tile is read off a recorded trace
-// at n = 4096 (1,279 B).
+// The tile states of cub's scan and select over n elements, and an empty second allocation; the
+// tile is read off recorded traces at n = 4096 (1,279 B) and 262144 (2,047 B).
 int64_t ScanScratch(int64_t n) {
   constexpr int64_t kPadding = 32;  // TILE_STATUS_PADDING
-  constexpr int64_t kTile = 192;
-  return CubTemporaries({((n + kTile - 1) / kTile + kPadding) * 16});
+  constexpr int64_t kTile = 4608;
+  return CubTemporaries({((n + kTile - 1) / kTile + kPadding) * 16, 1});
 }
 
 // embedding_dense_backward_cuda and embedding_backward_cuda_kernel, PyTorch 2.11.0: few indices are
@@ -44,6 +44,7 @@ int64_t ScanScratch(int64_t n) {
 Tensor EmbeddingDenseBackward(const Tensor& grad, const Tensor& given_indices, int64_t rows) {
   constexpr int64_t kDirectLimit = 3072;
   constexpr int64_t kRowsPerThread = 10;  // NROWS_PER_THREAD
+  constexpr int64_t kWarp = 32;
   Runtime& runtime = grad.runtime();
   const Tensor indices = Contiguous(given_indices);
   const Tensor contiguous = Contiguous(grad);
@@ -72,14 +73,18 @@ Tensor EmbeddingDenseBackward(const Tensor& grad, const Tensor& given_indices, i
     const Ref<Storage> unique_keys = runtime.Scratch(n * kInt64);
     const Ref<Storage> select = runtime.Scratch(ScanScratch(n));
   }
-  const Ref<Storage> partials = runtime.Scratch(n * kInt64);
-  const Ref<Storage> partial_offsets = runtime.Scratch(n * kInt64);
-  { const Ref<Storage> scan = runtime.Scratch(ScanScratch(n)); }
+  // max_segments: no more of them than rows of the table.
+  const int64_t most_segments = std::min(n, rows);
+  const Ref<Storage> partials = runtime.Scratch(most_segments * kInt64);
+  const Ref<Storage> partial_offsets = runtime.Scratch(most_segments * kInt64);
+  { const Ref<Storage> scan = runtime.Scratch(ScanScratch(most_segments)); }
   const Ref<Storage> partial_count = runtime.Scratch(kInt64);
-  const int64_t most_partials = n / kRowsPerThread + std::min(n, rows);
+  const int64_t most_partials = n / kRowsPerThread + most_segments;
   const Ref<Storage> partial_segments = runtime.Scratch(most_partials * kInt64);
   const int64_t accumulator = std::max<int64_t>(ElementSize(grad.dtype()), 4);
-  const Ref<Storage> sums = runtime.Scratch(most_partials * width * accumulator);
+  // Narrow tables (recorded: 8 and 12 columns) keep an index a partial segment in place of its sum.
+  const int64_t partial_bytes = width < kWarp ? kInt64 : width * accumulator;
+  const Ref<Storage> sums = runtime.Scratch(most_partials * partial_bytes);
   report();
   return grad_weight;
 }

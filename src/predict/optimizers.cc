@@ -6,12 +6,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <string>
 #include <unordered_map>
 
+#include "model/module_list.h"
 #include "predict/autograd.h"
 #include "predict/cuda_reduce.h"
+#include "predict/modules.h"
 #include "predict/op_report.h"
 #include "predict/ops.h"
+#include "predict/optimizers_bnb.h"
 #include "predict/runtime.h"
 
 namespace headroom::predict {
@@ -43,7 +48,7 @@ using StateMap = std::unordered_map<const TensorImpl*, Tensor>;
 // Adam and AdamW, fused or foreach.
 class Adam final : public Optimizer {
  public:
-  Adam(Runtime& runtime, const std::vector<Tensor>& parameters, bool fused)
+  Adam(Runtime& runtime, const std::vector<OptimizerParameter>& parameters, bool fused)
       : Optimizer(runtime, parameters), fused_(fused) {}
 
   bool is_fused() const override { return fused_; }
@@ -79,7 +84,8 @@ class Adam final : public Optimizer {
 // SGD without momentum, as optim="sgd" is.
 class Sgd final : public Optimizer {
  public:
-  Sgd(Runtime& runtime, const std::vector<Tensor>& parameters) : Optimizer(runtime, parameters) {}
+  Sgd(Runtime& runtime, const std::vector<OptimizerParameter>& parameters)
+      : Optimizer(runtime, parameters) {}
 
  private:
   ElementWork element_work() const override { return {2, 1, 2}; }
@@ -88,7 +94,7 @@ class Sgd final : public Optimizer {
 
 class Adagrad final : public Optimizer {
  public:
-  Adagrad(Runtime& runtime, const std::vector<Tensor>& parameters)
+  Adagrad(Runtime& runtime, const std::vector<OptimizerParameter>& parameters)
       : Optimizer(runtime, parameters) {
     for (const std::vector<Tensor>& group : groups_) {
       for (const Tensor& parameter : group) sums_.emplace(parameter.impl(), State(parameter));
@@ -112,7 +118,7 @@ class Adagrad final : public Optimizer {
 
 class RmsProp final : public Optimizer {
  public:
-  RmsProp(Runtime& runtime, const std::vector<Tensor>& parameters)
+  RmsProp(Runtime& runtime, const std::vector<OptimizerParameter>& parameters)
       : Optimizer(runtime, parameters) {}
 
  private:
@@ -149,7 +155,7 @@ Tensor Rms(const Tensor& tensor) {
 // transformers' Adafactor without first moment; second moments are factored into rows and columns.
 class Adafactor final : public Optimizer {
  public:
-  Adafactor(Runtime& runtime, const std::vector<Tensor>& parameters)
+  Adafactor(Runtime& runtime, const std::vector<OptimizerParameter>& parameters)
       : Optimizer(runtime, parameters) {}
 
  private:
@@ -234,12 +240,37 @@ constexpr int64_t kForeachChunk = 65536;  // kChunkSize of ForeachFunctors / Mul
 
 }  // namespace
 
-Optimizer::Optimizer(Runtime& runtime, const std::vector<Tensor>& parameters)
-    : runtime_(runtime), parameters_(parameters) {
-  // get_decay_parameter_names leaves out biases and norms: all parameters of one dimension.
-  for (const Tensor& parameter : parameters) {
-    if (!parameter.requires_grad()) continue;
-    groups_[parameter.rank() >= 2 ? 0 : 1].push_back(parameter);
+bool Decays(std::string_view name, int rank) {
+  // Norms and their like have one dimension; the patterns are "bias", "layernorm", "rmsnorm" and a
+  // part of the path that is "norm" or ends with "_norm".
+  if (rank < 2) return false;
+  std::string lower(name);
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const char* pattern : {"bias", "layernorm", "rmsnorm"}) {
+    if (lower.find(pattern) != std::string::npos) return false;
+  }
+  const std::string dotted = "." + lower + ".";
+  return dotted.find(".norm.") == std::string::npos && dotted.find("_norm.") == std::string::npos;
+}
+
+std::vector<OptimizerParameter> OptimizerParameters(const Weights& weights) {
+  std::vector<OptimizerParameter> parameters;
+  for (size_t i = 0; i < weights.parameters().size(); ++i) {
+    const Tensor& tensor = weights.parameters()[i];
+    const std::string& name = weights.parameter_names()[i];
+    parameters.push_back(
+        {tensor, Decays(name, tensor.rank()), tensor.rank() == 2 && IsEmbeddingWeight(name)});
+  }
+  return parameters;
+}
+
+Optimizer::Optimizer(Runtime& runtime, const std::vector<OptimizerParameter>& parameters)
+    : runtime_(runtime) {
+  for (const OptimizerParameter& parameter : parameters) {
+    parameters_.push_back(parameter.tensor);
+    if (!parameter.tensor.requires_grad()) continue;
+    groups_[parameter.decays ? 0 : 1].push_back(parameter.tensor);
   }
 }
 
@@ -286,9 +317,9 @@ void Optimizer::JoinGroups() {
   }
 }
 
-Result<std::unique_ptr<Optimizer>> MakeOptimizer(Optim optim, Runtime& runtime,
-                                                 const std::vector<Tensor>& parameters,
-                                                 ParameterGroups groups) {
+std::unique_ptr<Optimizer> MakeOptimizer(Optim optim, Runtime& runtime,
+                                         const std::vector<OptimizerParameter>& parameters,
+                                         ParameterGroups groups) {
   std::unique_ptr<Optimizer> optimizer;
   switch (optim) {
     case Optim::kAdamWTorch:
@@ -310,8 +341,9 @@ Result<std::unique_ptr<Optimizer>> MakeOptimizer(Optim optim, Runtime& runtime,
     case Optim::kRmsprop:
       optimizer = std::make_unique<RmsProp>(runtime, parameters);
       break;
-    case Optim::kAdamW8bit:
-      return Error::Unsupported("optim \"" + std::string(Name(optim)) + "\" is not modelled yet");
+    default:
+      optimizer = MakeBitsAndBytesOptimizer(optim, runtime, parameters);
+      break;
   }
   if (groups == ParameterGroups::kOne) optimizer->JoinGroups();
   return optimizer;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -17,6 +18,16 @@
 namespace headroom::predict {
 
 class Runtime;
+class Weights;
+
+// A parameter as an optimizer sees it.
+struct OptimizerParameter {
+  Tensor tensor;
+  bool decays = true;         // Trainer.get_decay_parameter_names
+  bool is_embedding = false;  // nn.Embedding's, whose states bitsandbytes keeps in 32 bit
+};
+// All parameters of a model, in the order of named_parameters().
+std::vector<OptimizerParameter> OptimizerParameters(const Weights& weights);
 
 class Optimizer {
  public:
@@ -34,7 +45,7 @@ class Optimizer {
   void JoinGroups();
 
  protected:
-  Optimizer(Runtime& runtime, const std::vector<Tensor>& parameters);
+  Optimizer(Runtime& runtime, const std::vector<OptimizerParameter>& parameters);
   // One step over the parameters of one group that have a gradient.
   virtual void StepGroup(const std::vector<Tensor>& parameters) = 0;
   // What one step moves and computes for an element of a parameter, in elements; of steps that are
@@ -62,10 +73,12 @@ class Optimizer {
 // Trainer makes two groups, of what decays and what does not; model.parameters() alone are one.
 enum class ParameterGroups { kByDecay, kOne };
 
-// Fails on an optimizer that is not modelled.
-Result<std::unique_ptr<Optimizer>> MakeOptimizer(
-    Optim optim, Runtime& runtime, const std::vector<Tensor>& parameters,
-    ParameterGroups groups = ParameterGroups::kByDecay);
+// Whether weight decay applies to the parameter `name` of `rank` dimensions.
+bool Decays(std::string_view name, int rank);
+
+std::unique_ptr<Optimizer> MakeOptimizer(Optim optim, Runtime& runtime,
+                                         const std::vector<OptimizerParameter>& parameters,
+                                         ParameterGroups groups = ParameterGroups::kByDecay);
 
 // torch.nn.utils.clip_grad_norm_ (foreach): returns the total norm, which the caller keeps.
 Tensor ClipGradNorm(Runtime& runtime, const std::vector<Tensor>& parameters);

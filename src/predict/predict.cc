@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/nearest.h"
+#include "model/lora.h"
 #include "model/parameter_table.h"
 #include "predict/context.h"
 #include "predict/generate.h"
@@ -177,10 +178,17 @@ Status Play(predict::Runtime& runtime, const Architecture& architecture, const M
   { const predict::Tensor probe = predict::Empty(runtime, {1, 1}, DType::kFloat32); }
   const bool reads_onto_device = recipe.loading == Loading::kDeviceMap ||
                                  recipe.quantization.kind != Quantization::Kind::kNone;
-  const predict::Weights weights =
+  predict::Weights weights =
       reads_onto_device
           ? predict::Weights(runtime, table, recipe)
           : predict::Weights(runtime, table, recipe.weights_dtype.value_or(DType::kFloat32));
+  if (recipe.lora) {
+    weights.AttachAdapters(*recipe.lora);
+    // As checkpointing needs it where nothing before the first layer is trained.
+    if (recipe.gradient_checkpointing) {
+      weights.set_input_require_grads(config.MaybeInt("vocab_size").value_or(0));
+    }
+  }
   prediction.after_model_allocated = runtime.ledger().allocated();
   prediction.after_model_reserved = runtime.ledger().reserved();
   runtime.KernelsLoaded();
@@ -228,14 +236,17 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
   HEADROOM_RETURN_IF_ERROR(CheckSizes(config, recipe));
   HEADROOM_RETURN_IF_ERROR(CheckPlatform(recipe, platform));
   HEADROOM_ASSIGN_OR_RETURN(const AttnImplementation attn, ResolveAttention(*architecture, recipe));
-  HEADROOM_ASSIGN_OR_RETURN(const ParameterTable table, ParameterTable::Build(config, recipe.task));
+  HEADROOM_ASSIGN_OR_RETURN(ParameterTable table, ParameterTable::Build(config, recipe.task));
   HEADROOM_RETURN_IF_ERROR(CheckPositions(config, recipe, *architecture, table));
   HEADROOM_ASSIGN_OR_RETURN(const int64_t quantized,
                             predict::QuantizedParameters(config, table, recipe.quantization));
 
   Prediction prediction;
   prediction.parameters = table.parameter_count();
-  prediction.trainable = prediction.parameters;
+  if (recipe.lora) {
+    HEADROOM_ASSIGN_OR_RETURN(table, ApplyLora(*recipe.lora, config, table));
+  }
+  prediction.trainable = table.trainable_count();
   prediction.buffers = table.buffer_bytes();
   prediction.attn_used = attn;
   predict::Runtime runtime(platform, observer);

@@ -108,9 +108,8 @@ class TorchLoop {
 }  // namespace
 
 Status RunTorchLoop(Runtime& runtime, const Recipe& recipe, const Weights& weights, Model& model) {
-  HEADROOM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Optimizer> optimizer,
-      MakeOptimizer(recipe.optim, runtime, weights.parameters(), ParameterGroups::kOne));
+  const std::unique_ptr<Optimizer> optimizer =
+      MakeOptimizer(recipe.optim, runtime, OptimizerParameters(weights), ParameterGroups::kOne);
   TorchLoop(runtime, recipe, model, *optimizer).Run();
   return {};
 }

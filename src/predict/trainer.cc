@@ -4,12 +4,14 @@
 // accelerate 1.15.0 accelerator.py.
 #include "predict/trainer.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "predict/autograd.h"
 #include "predict/grad_scaler.h"
+#include "predict/losses.h"
 #include "predict/ops.h"
 #include "predict/optimizers.h"
 
@@ -68,6 +70,7 @@ class TrainerRun {
     Mark("optimizer_end");
     optimizer_.ZeroGrad();
     Mark("step_end");
+    MaybeEvaluate();
   }
 
   // get_batch_samples: all micro-batches of the step come to the device before the first runs; the
@@ -78,7 +81,7 @@ class TrainerRun {
     const Scoped no_grad(runtime_.grad_enabled, false);
     std::vector<Batch> batches;
     for (int64_t i = 0; i < recipe_.gradient_accumulation_steps; ++i)
-      batches.push_back(LoadBatch());
+      batches.push_back(LoadBatch(recipe_.per_device_train_batch_size));
     Tensor items;
     if (accepts_loss_kwargs_) items = CountItems(batches);
     batches_ = std::move(batches);
@@ -86,8 +89,7 @@ class TrainerRun {
   }
 
   // send_to_device of the collated batch: keys in the order of the data set.
-  Batch LoadBatch() {
-    const int64_t batch = recipe_.per_device_train_batch_size;
+  Batch LoadBatch(int64_t batch) {
     const int64_t sequence = recipe_.sequence_length;
     Batch loaded;
     if (recipe_.task == Task::kImageClassification) {
@@ -102,13 +104,27 @@ class TrainerRun {
       loaded.attention_mask = FromHost(runtime_, {batch, sequence}, DType::kInt64);
     }
     if (recipe_.task == Task::kSequenceClassification) {
-      loaded.labels = FromHost(runtime_, {batch}, DType::kInt64);
+      loaded.labels = LoadClassLabels(batch);
     } else if (recipe_.task == Task::kSeq2SeqLm && recipe_.target_sequence_length > 0) {
       loaded.labels = FromHost(runtime_, {batch, recipe_.target_sequence_length}, DType::kInt64);
     } else {
       loaded.labels = FromHost(runtime_, {batch, sequence}, DType::kInt64);
     }
     return loaded;
+  }
+
+  // One label a sample, or a vector of numbers: what the loss of the problem type reads.
+  Tensor LoadClassLabels(int64_t batch) {
+    switch (ProblemTypeOf(config_, recipe_)) {
+      case ProblemType::kRegression:
+        if (config_.Int("num_labels") == 1) return FromHost(runtime_, {batch}, DType::kFloat32);
+        [[fallthrough]];
+      case ProblemType::kMultiLabel:
+        return FromHost(runtime_, {batch, config_.Int("num_labels")}, DType::kFloat32);
+      case ProblemType::kSingleLabel:
+        break;
+    }
+    return FromHost(runtime_, {batch}, DType::kInt64);
   }
 
   // sum(labels.ne(-100).sum() for labels in …): Python's sum starts from 0.
@@ -132,6 +148,9 @@ class TrainerRun {
   Tensor TrainingStep() {
     Tensor loss = ComputeLoss();
     Mark("forward_end");
+    // global_step counts the optimizer steps that are done.
+    const int64_t every = recipe_.torch_empty_cache_steps;
+    if (every > 0 && (step_ - 1) % every == 0) runtime_.EmptyCache();
     runtime_.phase = "backward";
     runtime_.module = ModuleId{};
     const Scoped kind(runtime_.kind, Kind::kLogitsLoss);
@@ -158,7 +177,7 @@ class TrainerRun {
     runtime_.phase = "forward";
     Mark("forward_begin");
     const Scoped component(runtime_.component, Component::kActivations);
-    const ModelOutput outputs = ForwardInFp32();
+    const ModelOutput outputs = ForwardInFp32(inputs_, num_items_in_batch_);
     Tensor loss = outputs.loss;
     if (accepts_loss_kwargs_) loss = ScaleInPlace(loss);
     // The loss alone is returned: the other outputs go with this frame.
@@ -166,9 +185,8 @@ class TrainerRun {
   }
 
   // model.forward as Accelerator.prepare_model wraps it: in autocast, outputs converted to fp32.
-  ModelOutput ForwardInFp32() {
-    Batch batch = inputs_;
-    if (accepts_loss_kwargs_) batch.num_items_in_batch = num_items_in_batch_;
+  ModelOutput ForwardInFp32(Batch batch, const Tensor& num_items_in_batch) {
+    if (accepts_loss_kwargs_) batch.num_items_in_batch = num_items_in_batch;
     if (recipe_.precision != Precision::kBf16 && recipe_.precision != Precision::kFp16) {
       return model_.Forward(batch);
     }
@@ -188,6 +206,112 @@ class TrainerRun {
     converted.logits = convert(outputs.logits);
     for (const Tensor& other : outputs.others) converted.others.push_back(convert(other));
     return converted;
+  }
+
+  // ---- Evaluation ----
+
+  // Every eval_steps, and at the end of training where that is no multiple of them.
+  void MaybeEvaluate() {
+    if (!recipe_.evaluation) return;
+    const Evaluation& how = *recipe_.evaluation;
+    if (step_ % how.eval_steps != 0 && step_ != recipe_.steps) return;
+    Mark("evaluate_begin");
+    runtime_.phase = "evaluation";
+    {
+      const Scoped eval(runtime_.training, false);
+      const Scoped no_grad(runtime_.grad_enabled, false);
+      EvaluationLoop(how);
+    }
+    Mark("evaluate_end");
+  }
+
+  // What prediction_step returns: the loss, the outputs that are kept, the labels.
+  struct Prediction {
+    Tensor loss;
+    std::vector<Tensor> logits;
+    Tensor labels;
+  };
+  // EvalLoopContainer of losses, predictions and labels.
+  using Kept = std::vector<Tensor>;
+
+  void EvaluationLoop(const Evaluation& how) {
+    // Without compute_metrics evaluate() asks for the loss alone.
+    const bool loss_only = how.prediction_loss_only || !how.compute_metrics;
+    const int64_t batch_size = how.per_device_eval_batch_size;
+    Kept all_losses, all_logits, all_labels;
+    Batch loaded;  // the data loader's own
+    Batch inputs;
+    Prediction step;
+    int64_t done = 0;
+    for (int64_t left = how.samples; left > 0; left -= batch_size) {
+      const int64_t batch = std::min(left, batch_size);
+      loaded = Batch();
+      {
+        const Scoped component(runtime_.component, Component::kInputs);
+        loaded = LoadBatch(batch);
+      }
+      inputs = loaded;
+      PredictionStep(inputs, loss_only, step);
+      const Scoped component(runtime_.component, Component::kTemporaries);
+      // losses.repeat(batch_size); the last batch is cut to its samples.
+      step.loss = Slice(Empty(runtime_, {batch_size}, DType::kFloat32), 0, 0, batch);
+      Append(all_losses, {step.loss});
+      if (!loss_only) KeepResults(step, all_logits, all_labels);
+      ++done;
+      if (how.eval_accumulation_steps > 0 && done % how.eval_accumulation_steps == 0) {
+        for (Kept* kept : {&all_losses, &all_logits, &all_labels}) kept->clear();
+        step = {};
+        inputs = Batch();
+        runtime_.EmptyCache();
+      }
+    }
+    for (Kept* kept : {&all_losses, &all_logits, &all_labels}) kept->clear();
+  }
+
+  void KeepResults(const Prediction& step, Kept& all_logits, Kept& all_labels) {
+    PadAcrossProcesses(step.labels);
+    for (const Tensor& logits : step.logits) PadAcrossProcesses(logits);
+    Append(all_logits, step.logits);
+    Append(all_labels, {step.labels});
+  }
+
+  // Asks the other processes, of which there are none, for the size of dimension 1.
+  void PadAcrossProcesses(const Tensor& tensor) {
+    if (tensor.rank() < 2) return;
+    const Tensor size = FromHost(runtime_, {tensor.rank()}, DType::kInt64);
+  }
+
+  // nested_concat: everything new is there before anything old goes.
+  void Append(Kept& kept, const std::vector<Tensor>& added) {
+    if (kept.empty()) {
+      kept = added;
+      return;
+    }
+    Kept joined;
+    for (size_t i = 0; i < added.size(); ++i) {
+      const Tensor both[] = {kept[i], added[i]};
+      joined.push_back(Cat(both, 0));
+    }
+    kept = std::move(joined);
+  }
+
+  // Fills `result`, the caller's names, as the call returns.
+  void PredictionStep(const Batch& inputs, bool loss_only, Prediction& result) {
+    Prediction fresh;
+    {
+      Tensor items;
+      if (accepts_loss_kwargs_) items = CountItems({inputs});
+      const Scoped component(runtime_.component, Component::kActivations);
+      const ModelOutput outputs = ForwardInFp32(inputs, items);
+      // loss.detach().mean()
+      fresh.loss = Empty(runtime_, {}, DType::kFloat32);
+      if (!loss_only) {
+        fresh.labels = Detach(inputs.labels);
+        fresh.logits.push_back(Detach(outputs.logits));
+        for (const Tensor& other : outputs.others) fresh.logits.push_back(Detach(other));
+      }
+    }
+    result = std::move(fresh);
   }
 
   // torch.isnan(loss) or torch.isinf(loss), then the loss is added in place.
@@ -222,8 +346,8 @@ class TrainerRun {
 
 Status RunTrainer(Runtime& runtime, const Architecture& architecture, const ModelConfig& config,
                   const Recipe& recipe, const Weights& weights, Model& model) {
-  HEADROOM_ASSIGN_OR_RETURN(const std::unique_ptr<Optimizer> optimizer,
-                            MakeOptimizer(recipe.optim, runtime, weights.parameters()));
+  const std::unique_ptr<Optimizer> optimizer =
+      MakeOptimizer(recipe.optim, runtime, OptimizerParameters(weights));
   TrainerRun(runtime, architecture, config, recipe, model, *optimizer).Run();
   return {};
 }

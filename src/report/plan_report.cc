@@ -154,16 +154,12 @@ PlanReport BuildPlanReport(const Ledger& ledger, PlanHeader header) {
 
 std::string_view PhaseWords(std::string_view mark_name) {
   constexpr std::pair<std::string_view, std::string_view> kWords[] = {
-      {"train_begin", "loading the model"},
-      {"step_begin", "between steps"},
-      {"forward_begin", "moving the batch"},
-      {"forward_end", "forward"},
-      {"substep_end", "backward"},
-      {"backward_end", "backward"},
-      {"optimizer_end", "optimizer step"},
-      {"step_end", "end of the step"},
-      {"load", "loading the weights"},
-      {"prefill", "reading the prompt"},
+      {"train_begin", "loading the model"},  {"step_begin", "between steps"},
+      {"forward_begin", "moving the batch"}, {"forward_end", "forward"},
+      {"substep_end", "backward"},           {"backward_end", "backward"},
+      {"evaluate_begin", "optimizer"},       {"evaluate_end", "evaluation"},
+      {"optimizer_end", "optimizer step"},   {"step_end", "end of the step"},
+      {"load", "loading the weights"},       {"prefill", "reading the prompt"},
       {"decode", "decoding"},
   };
   for (const auto& [name, words] : kWords) {

@@ -3,6 +3,8 @@
 // transformers 5.17.0, models/bert/modeling_bert.py, models/roberta/modeling_roberta.py.
 #include "predict/models/bert_layers.h"
 
+#include "predict/losses.h"
+
 namespace headroom::predict {
 namespace {
 
@@ -202,7 +204,7 @@ Tensor FirstTokenHead::operator()(const Tensor& sequence) const {
 }
 
 Tensor ClassificationLoss(const Tensor& logits, const Tensor& labels) {
-  return CrossEntropy(View(logits, {-1, logits.size(-1)}), View(labels, {-1}));
+  return ClassifierLoss(logits, labels);
 }
 
 ModelOutput Classified(const Tensor& logits, const Tensor& labels) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "predict/losses.h"
 #include "predict/models/attention.h"
 
 namespace headroom::predict {
@@ -86,7 +87,7 @@ ModelOutput DecoderHead::SequenceClassification(const Tensor& hidden, const Batc
   const Tensor rows = Arange(runtime, logits.size(0));
   const Tensor columns = last.defined() ? last : Empty(runtime, {}, DType::kInt64);
   const Tensor pooled = IndexRows(logits, rows, columns);
-  const Tensor loss = CrossEntropy(View(pooled, {-1, pooled.size(-1)}), View(batch.labels, {-1}));
+  const Tensor loss = ClassifierLoss(pooled, batch.labels);
   return {loss, pooled, {}};
 }
 

@@ -3,6 +3,7 @@
 // transformers 5.17.0, models/falcon/modeling_falcon.py.
 #include <tuple>
 
+#include "predict/adapters.h"
 #include "predict/kv_cache.h"
 #include "predict/models/alibi.h"
 #include "predict/models/architectures.h"
@@ -46,18 +47,27 @@ struct Options {
 class FalconLinear {
  public:
   explicit FalconLinear(const Scope& scope)
-      : id_(scope.id()), weight_(scope.Get("weight")), bias_(scope.Find("bias")) {}
+      : id_(scope.id()),
+        weight_(scope.Get("weight")),
+        bias_(scope.Find("bias")),
+        adapter_(scope.Adapter()) {}
 
   Tensor operator()(const Tensor& x) const {
     const InModule in(x.runtime(), id_);
+    if (adapter_ == nullptr) return Base(x);
+    return WithAdapter(*adapter_, x, [this](const Tensor& input) { return Base(input); });
+  }
+
+ private:
+  Tensor Base(const Tensor& x) const {
     const Tensor hidden = Matmul(x, T(weight_));
     return bias_.defined() ? Add(hidden, bias_) : hidden;
   }
 
- private:
   ModuleId id_;
   Tensor weight_;
   Tensor bias_;
+  const LoraAdapter* adapter_;
 };
 
 // dropout_add

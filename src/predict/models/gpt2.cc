@@ -12,31 +12,6 @@
 namespace headroom::predict {
 namespace {
 
-// Conv1D of pytorch_utils.py: addmm with a weight of [in, out].
-class Conv1d {
- public:
-  explicit Conv1d(const Scope& scope)
-      : id_(scope.id()),
-        weight_(scope.Get("weight")),
-        bias_(scope.Get("bias")),
-        quantized_(scope.QuantizedWeight()) {}
-
-  Tensor operator()(const Tensor& x) const {
-    const InModule in(x.runtime(), id_);
-    if (quantized_ != nullptr) return quantized_->Multiply(x, bias_);
-    Shape shape = x.shape();
-    shape[-1] = weight_.size(1);
-    const Tensor rows = Addmm(bias_, View(x, {-1, x.size(-1)}), weight_);
-    return View(rows, shape);
-  }
-
- private:
-  ModuleId id_;
-  Tensor weight_;
-  Tensor bias_;
-  const QuantizedMatrix* quantized_;
-};
-
 class Gpt2Attention {
  public:
   Gpt2Attention(const Scope& scope, const ModelArguments& arguments, size_t index)

@@ -140,6 +140,9 @@ constexpr Architecture RobertaAs(std::string_view model_type) {
       .accepts_loss_kwargs = [](Task) { return true; },
       .loss_shifts_labels = [](Task) { return false; },
       .make = &Make,
+      // create_position_ids_from_input_ids counts from padding_idx + 1.
+      .reserved_positions =
+          [](const ModelConfig& config) { return config.MaybeInt("pad_token_id").value_or(1) + 1; },
   };
 }
 
