@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator_trials.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "base/format.h"
 #include "observe/holders.h"
 #include "predict/allocator.h"
 #include "report/text.h"
@@ -174,8 +173,8 @@ AllocatorTrials PlayThroughAllocators(const observe::Snapshot& snapshot,
   uint32_t end = kNoEvent;
   if (replay.events.count > kMostEvents && ending.event == kNoEvent) {
     end = replay.events.first + kMostEvents;
-    result.note = fmt::format("other allocators were played through the first {} events of {}",
-                              Thousands(kMostEvents), Thousands(replay.events.count));
+    result.note = Format("other allocators were played through the first {} events of {}",
+                         Thousands(kMostEvents), Thousands(replay.events.count));
   }
   const std::vector<observe::AllocatorStep> steps = observe::AllocatorSteps(replay, end);
   Trial trial(replay, classes, Releases(snapshot, replay), ending);

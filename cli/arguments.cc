@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "arguments.h"
 
-#include <fmt/format.h>
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 
+#include "base/format.h"
 #include "base/nearest.h"
 #include "report/text.h"
 
@@ -54,16 +53,16 @@ size_t PositionalCount(const Syntax& syntax) {
 
 Error UnknownArgument(const Syntax& syntax, const std::string& word) {
   if (word == "True" || word == "true" || word == "False" || word == "false") {
-    return Error::BadInput(fmt::format(
-        "unexpected argument \"{}\": a flag takes it behind '=': --bf16={}", word, word));
+    return Error::BadInput(
+        Format("unexpected argument \"{}\": a flag takes it behind '=': --bf16={}", word, word));
   }
   if (!word.starts_with('-')) {
-    return Error::BadInput(fmt::format("unexpected argument \"{}\"{}: see headroom {} --help", word,
-                                       syntax.positional.empty() ? ""
-                                       : PositionalCount(syntax) == 1
-                                           ? fmt::format(" (one {} is taken)", syntax.positional)
-                                           : fmt::format(" (taken are {})", syntax.positional),
-                                       syntax.command));
+    return Error::BadInput(Format("unexpected argument \"{}\"{}: see headroom {} --help", word,
+                                  syntax.positional.empty() ? ""
+                                  : PositionalCount(syntax) == 1
+                                      ? Format(" (one {} is taken)", syntax.positional)
+                                      : Format(" (taken are {})", syntax.positional),
+                                  syntax.command));
   }
   std::vector<std::string_view> known;
   for (const Flag* flag : AllFlags(syntax)) {
@@ -72,16 +71,16 @@ Error UnknownArgument(const Syntax& syntax, const std::string& word) {
   const std::string name = word.substr(0, word.find('='));
   const std::string near = DidYouMean(name, known);
   return Error::BadInput(
-      fmt::format("unknown flag {}{}", name,
-                  near.empty() ? fmt::format(": see headroom {} --help", syntax.command) : near));
+      Format("unknown flag {}{}", name,
+             near.empty() ? Format(": see headroom {} --help", syntax.command) : near));
 }
 
 Error MissingValue(const Flag& flag, std::string_view name) {
-  return Error::BadInput(fmt::format("{} needs a value: write {} {}", name, name, flag.value));
+  return Error::BadInput(Format("{} needs a value: write {} {}", name, name, flag.value));
 }
 
 Error GivenTwice(std::string_view name) {
-  return Error::BadInput(fmt::format("{} is given more than once: keep one", name));
+  return Error::BadInput(Format("{} is given more than once: keep one", name));
 }
 
 // One flag of the syntax while CLI11 fills it in.
@@ -113,7 +112,7 @@ Result<std::optional<std::string>> ValueOf(const Slot& slot, std::string_view na
   if (value == "true" || value == "True") return std::optional(std::string());
   if (slot.flag->takes == Takes::kOptionalValue) return std::optional(std::move(value));
   if (value == "false" || value == "False") return std::optional<std::string>();
-  return Error::BadInput(fmt::format("{}={}: takes no value: write {}", name, value, name));
+  return Error::BadInput(Format("{}={}: takes no value: write {}", name, value, name));
 }
 
 }  // namespace
@@ -159,13 +158,13 @@ Result<Arguments> ParseArguments(const Syntax& syntax, std::span<const std::stri
 
 std::string HelpText(const Syntax& syntax) {
   const TextStyle style{.width = kHelpWidth};
-  std::string out = fmt::format("Usage: headroom {}{}{} [flags]", syntax.command,
-                                syntax.positional.empty() ? "" : " ", syntax.positional);
-  if (!syntax.tail.empty()) out += fmt::format(" [{}]", syntax.tail);
+  std::string out = Format("Usage: headroom {}{}{} [flags]", syntax.command,
+                           syntax.positional.empty() ? "" : " ", syntax.positional);
+  if (!syntax.tail.empty()) out += Format(" [{}]", syntax.tail);
   out += "\n\n";
   out += Paragraph(style, "", syntax.summary);
   if (!syntax.positional.empty()) {
-    out += '\n' + Paragraph(style, PadRight(fmt::format("  {}", syntax.positional), kHelpColumn),
+    out += '\n' + Paragraph(style, PadRight(Format("  {}", syntax.positional), kHelpColumn),
                             syntax.positional_help);
   }
   const auto add = [&](const Flag& flag) {
@@ -173,8 +172,8 @@ std::string HelpText(const Syntax& syntax) {
     for (const std::string_view name : Split(flag.names)) {
       lead += (lead.size() > 2 ? ", " : "") + std::string(name);
     }
-    if (flag.takes == Takes::kValue) lead += fmt::format(" {}", flag.value);
-    if (flag.takes == Takes::kOptionalValue) lead += fmt::format("[={}]", flag.value);
+    if (flag.takes == Takes::kValue) lead += Format(" {}", flag.value);
+    if (flag.takes == Takes::kOptionalValue) lead += Format("[={}]", flag.value);
     // A flag with long names has its explanation on the line below.
     if (static_cast<int>(lead.size()) >= kHelpColumn) {
       out += lead + '\n';
@@ -183,10 +182,10 @@ std::string HelpText(const Syntax& syntax) {
     out += Paragraph(style, PadRight(lead, kHelpColumn), flag.help);
   };
   for (const FlagGroup& group : syntax.groups) {
-    out += fmt::format("\n{}:\n", group.title);
+    out += Format("\n{}:\n", group.title);
     for (const Flag& flag : group.flags) add(flag);
   }
-  return out + fmt::format("\nExamples:\n{}", syntax.examples);
+  return out + Format("\nExamples:\n{}", syntax.examples);
 }
 
 }  // namespace headroom::cli

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "child_process.h"
 
-#include <fmt/format.h>
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -13,6 +12,8 @@
 #include <cstring>
 #include <ctime>
 #include <iterator>
+
+#include "base/format.h"
 
 namespace headroom::cli {
 namespace {
@@ -68,7 +69,7 @@ Result<ChildProcess> ChildProcess::Start(const std::vector<std::string>& command
   posix_spawnattr_destroy(&attributes);
   if (failure != 0) {
     return Error::BadInput(
-        fmt::format("{} cannot be started: {}", command.front(), std::strerror(failure)));
+        Format("{} cannot be started: {}", command.front(), std::strerror(failure)));
   }
   return ChildProcess(pid);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "default_task.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
+
+#include "base/format.h"
 
 namespace headroom::cli {
 namespace {
@@ -63,11 +63,11 @@ DefaultTask DefaultTaskOf(const ModelConfig& config) {
       if (!name.ends_with(ending)) continue;
       // "…ForConditionalGeneration" also names decoders of vision-language models.
       const bool decoder = task == Task::kSeq2SeqLm && of_type != Task::kSeq2SeqLm;
-      return {decoder ? Task::kCausalLm : task, fmt::format("the config names {}", name)};
+      return {decoder ? Task::kCausalLm : task, Format("the config names {}", name)};
     }
   }
   return {of_type.value_or(Task::kCausalLm),
-          fmt::format("what {} models are mostly trained for", config.model_type())};
+          Format("what {} models are mostly trained for", config.model_type())};
 }
 
 }  // namespace headroom::cli

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // headroom diff: two runs side by side.
-#include <fmt/format.h>
 
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "arguments.h"
+#include "base/format.h"
 #include "command.h"
 #include "ledger/ledger_json.h"
 #include "make_explain.h"
@@ -70,7 +70,7 @@ Result<PlanReport> ReportOf(const std::string& path, const PlanOptions* model) {
     case Recording::Kind::kText:
       break;
   }
-  return Error::BadInput(fmt::format(
+  return Error::BadInput(Format(
       "{}: neither a ledger nor a memory snapshot: headroom plan MODEL --ledger FILE writes one",
       recording.name));
 }

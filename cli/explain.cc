@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // headroom explain: what a run that is over did with its memory.
-#include <fmt/format.h>
 
 #include <charconv>
 #include <vector>
 
 #include "arguments.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "command.h"
 #include "ledger/ledger_json.h"
 #include "make_explain.h"
@@ -64,7 +64,7 @@ Result<std::optional<int>> ReadDevice(const Arguments& arguments) {
   int device = 0;
   const auto [end, failure] = std::from_chars(text->data(), text->data() + text->size(), device);
   if (failure != std::errc() || end != text->data() + text->size() || device < 0) {
-    return Error::BadInput(fmt::format("--device {}: not a device's number: write 0", *text));
+    return Error::BadInput(Format("--device {}: not a device's number: write 0", *text));
   }
   return std::optional(device);
 }
@@ -97,7 +97,7 @@ Result<std::string> Explain(const Arguments& arguments, const TextStyle& style) 
     case Recording::Kind::kSnapshot:
       return ExplainSnapshot(std::move(recording), arguments, chosen, style);
     case Recording::Kind::kLedger:
-      return Error::BadInput(fmt::format(
+      return Error::BadInput(Format(
           "{}: a ledger of headroom plan: headroom diff compares it with another", recording.name));
     case Recording::Kind::kText:
       break;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "finetuning_options.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "model/lora_config.h"
 #include "output.h"
 
@@ -64,7 +63,7 @@ constexpr std::string_view kEvaluationNames[] = {
 };
 
 std::string Shown(int64_t value) { return Thousands(value); }
-std::string Shown(double value) { return fmt::format("{}", value); }
+std::string Shown(double value) { return Format("{}", value); }
 
 template <typename Number>
 Status MaybeNumber(const Arguments& arguments, std::string_view flag, Number smallest,
@@ -75,8 +74,8 @@ Status MaybeNumber(const Arguments& arguments, std::string_view flag, Number sma
   const auto [end, failure] = std::from_chars(text->data(), text->data() + text->size(), value);
   const bool read = failure == std::errc() && end == text->data() + text->size();
   if (!read || !(value >= smallest && value <= largest)) {
-    return Error::BadInput(
-        fmt::format("{} {}: must be a number from {} to {}", flag, *text, Shown(smallest), Shown(largest)));
+    return Error::BadInput(Format("{} {}: must be a number from {} to {}", flag, *text,
+                                  Shown(smallest), Shown(largest)));
   }
   target = value;
   return {};
@@ -128,7 +127,7 @@ Status ReadBias(const Arguments& arguments, LoraConfig& lora) {
     return {};
   }
   return Error::BadInput(
-      fmt::format("--lora-bias {}: unknown: choose one of none, all, lora_only", *text));
+      Format("--lora-bias {}: unknown: choose one of none, all, lora_only", *text));
 }
 
 Status ReadLora(const Arguments& arguments, Recipe& recipe) {
@@ -157,7 +156,7 @@ Status ReadEvaluation(const Arguments& arguments, Recipe& recipe) {
   if (!arguments.Has("--do-eval")) {
     for (const std::string_view name : kEvaluationNames) {
       if (!arguments.Has(name)) continue;
-      return Error::BadInput(fmt::format("{} says how to evaluate: add --do-eval", name));
+      return Error::BadInput(Format("{} says how to evaluate: add --do-eval", name));
     }
     return {};
   }

@@ -12,6 +12,7 @@
 #include "advise/advice.h"
 #include "advise/realise.h"
 #include "arguments.h"
+#include "base/format.h"
 #include "command.h"
 #include "make_plan.h"
 #include "model/parameter_table.h"
@@ -58,7 +59,7 @@ Result<AdviceScope> ReadScope(const Arguments& arguments) {
   if (!solve) return AdviceScope{};
   if (*solve == "batch") return AdviceScope{.batch = true, .sequence = false, .changes = false};
   if (*solve == "seq") return AdviceScope{.batch = false, .sequence = true, .changes = false};
-  return Error::BadInput(fmt::format("--solve {}: choose batch or seq", *solve));
+  return Error::BadInput(Format("--solve {}: choose batch or seq", *solve));
 }
 
 // A counter on stderr, for people who wait: only on a terminal, only after a moment.
@@ -100,9 +101,9 @@ std::optional<FitLimit> ToReport(const std::optional<Largest>& largest) {
 
 FitBest ToBest(const Change& change, const PlanOptions& options) {
   const Realisation realised = Realise(change.variant, options.alloc_conf);
-  std::string command = fmt::format("headroom plan {} {}", options.model, realised.flags);
-  if (options.gpu) command += fmt::format(" --gpu \"{}\"", options.gpu->name);
-  if (options.memory) command += fmt::format(" --memory {}", options.memory->count());
+  std::string command = Format("headroom plan {} {}", options.model, realised.flags);
+  if (options.gpu) command += Format(" --gpu \"{}\"", options.gpu->name);
+  if (options.memory) command += Format(" --memory {}", options.memory->count());
   return {change.parts, std::move(command), realised.environment, realised.from_pretrained,
           realised.training_arguments};
 }
@@ -156,9 +157,9 @@ Result<FitReport> MakeFit(const PlanOptions& options, const AdviceScope& scope) 
   report.assumptions = decided.assumptions;
   if (scope.changes) {
     report.assumptions.push_back(
-        fmt::format("step times are estimates for the {}: by its data sheet and the kernels of the "
-                    "step (docs/advice.md)",
-                    report.timed_on));
+        Format("step times are estimates for the {}: by its data sheet and the kernels of the "
+               "step (docs/advice.md)",
+               report.timed_on));
   }
   report.warnings = decided.warnings;
   std::ranges::copy(model.config.warnings(), std::back_inserter(report.warnings));

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/format.h"
+
 namespace headroom::cli {
 namespace {
 
@@ -20,7 +22,7 @@ Status CheckAlone(const Arguments& arguments) {
   for (const Flag& flag : kGenerationFlags) {
     if (!arguments.Has(FirstName(flag.names))) continue;
     return Error::BadInput(
-        fmt::format("{} belongs to generation: add --generate", FirstName(flag.names)));
+        Format("{} belongs to generation: add --generate", FirstName(flag.names)));
   }
   return {};
 }
@@ -30,7 +32,7 @@ void WarnAboutTraining(const Arguments& arguments, PlanOptions& options) {
   for (const char* flag : {"--optim", "--accum", "--steps", "--gradient-checkpointing",
                            "--max-grad-norm", "--args", "--attention-mask"}) {
     if (!arguments.Has(flag)) continue;
-    options.warnings.push_back(fmt::format("{} has no effect: --generate trains nothing", flag));
+    options.warnings.push_back(Format("{} has no effect: --generate trains nothing", flag));
   }
 }
 
@@ -39,7 +41,7 @@ Status CheckPrecision(const Arguments& arguments) {
                                                                {"--fp16", "float16"}};
   for (const auto& [flag, dtype] : kAutocast) {
     if (!arguments.Has(flag)) continue;
-    return Error::BadInput(fmt::format(
+    return Error::BadInput(Format(
         "{} is autocast of a training step: write --dtype {} for weights in 16 bit", flag, dtype));
   }
   return {};
@@ -49,7 +51,7 @@ Result<std::optional<std::string>> OneOf(const Arguments& arguments, std::string
                                          std::initializer_list<std::string_view> names) {
   const std::optional<std::string> text = arguments.Value(flag);
   if (text && std::find(names.begin(), names.end(), *text) == names.end()) {
-    return Error::BadInput(fmt::format("{} {}: choose {}", flag, *text, fmt::join(names, " or ")));
+    return Error::BadInput(Format("{} {}: choose {}", flag, *text, fmt::join(names, " or ")));
   }
   return text;
 }
@@ -59,8 +61,9 @@ Status ReadCache(const Arguments& arguments, Generation& generation) {
       const std::optional<std::string> name,
       OneOf(arguments, "--cache-implementation", {"dynamic", "static", "none"}));
   if (!name) return {};
-  generation.use_cache = *name != "none";
-  if (const auto cache = ParseCacheImplementation(*name)) generation.cache = *cache;
+  const std::optional<CacheImplementation> cache = ParseCacheImplementation(*name);
+  generation.use_cache = cache.has_value();  // else "none"
+  if (cache) generation.cache = *cache;
   return {};
 }
 
@@ -72,7 +75,7 @@ Status ReadQuantization(const Arguments& arguments, Quantization& quantization) 
   for (const char* flag :
        {"--bnb-4bit-quant-type", "--bnb-4bit-use-double-quant", "--bnb-4bit-compute-dtype"}) {
     if (arguments.Has(flag) && !four) {
-      return Error::BadInput(fmt::format("{} says how to load 4 bit: add --load-in-4bit", flag));
+      return Error::BadInput(Format("{} says how to load 4 bit: add --load-in-4bit", flag));
     }
   }
   if (arguments.Has("--load-in-8bit")) quantization.kind = Quantization::Kind::kInt8;
@@ -86,7 +89,7 @@ Status ReadQuantization(const Arguments& arguments, Quantization& quantization) 
   const std::optional<DType> dtype = ParseDType(*compute);
   if (!dtype || !(IsHalf(*dtype) || *dtype == DType::kFloat32)) {
     return Error::BadInput(
-        fmt::format("--bnb-4bit-compute-dtype {}: choose float32, bfloat16 or float16", *compute));
+        Format("--bnb-4bit-compute-dtype {}: choose float32, bfloat16 or float16", *compute));
   }
   quantization.compute_dtype = *dtype;
   return {};

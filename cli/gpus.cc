@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // headroom gpus: the GPUs that --gpu knows.
-#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "arguments.h"
+#include "base/format.h"
 #include "command.h"
 #include "model/catalogue.h"
 #include "output.h"
@@ -34,16 +34,15 @@ constexpr Syntax kSyntax = {
 std::string Json() {
   nlohmann::ordered_json gpus = nlohmann::ordered_json::array();
   for (const Gpu& gpu : KnownGpus()) {
-    gpus.push_back(
-        {{"name", gpu.name},
-         {"usable", gpu.usable.count()},
-         {"compute_capability", fmt::format("{}.{}", gpu.compute_major, gpu.compute_minor)},
-         {"bf16", gpu.HasBf16()},
-         {"memory_bandwidth", gpu.memory_bandwidth},
-         {"bf16_flops", gpu.bf16_flops},
-         {"tf32_flops", gpu.tf32_flops},
-         {"fp32_flops", gpu.fp32_flops},
-         {"measured", gpu.measured}});
+    gpus.push_back({{"name", gpu.name},
+                    {"usable", gpu.usable.count()},
+                    {"compute_capability", Format("{}.{}", gpu.compute_major, gpu.compute_minor)},
+                    {"bf16", gpu.HasBf16()},
+                    {"memory_bandwidth", gpu.memory_bandwidth},
+                    {"bf16_flops", gpu.bf16_flops},
+                    {"tf32_flops", gpu.tf32_flops},
+                    {"fp32_flops", gpu.fp32_flops},
+                    {"measured", gpu.measured}});
   }
   return nlohmann::ordered_json{{"gpus", std::move(gpus)}}.dump(2) + '\n';
 }
@@ -54,9 +53,9 @@ std::string Text(const TextStyle& style) {
       Paint(style, Colour::kDim, PadRight("name", kNameWidth) + "     usable    cc  GB/s TFLOP/s") +
       '\n';
   for (const Gpu& gpu : KnownGpus()) {
-    out += fmt::format("{}{:>11}{}{:>4}.{}{:>6.0f}{:>8.0f}\n", PadRight(gpu.name, kNameWidth),
-                       FormatBytes(gpu.usable), gpu.measured ? "*" : " ", gpu.compute_major,
-                       gpu.compute_minor, gpu.memory_bandwidth / 1e9, gpu.bf16_flops / 1e12);
+    out += Format("{}{:>11}{}{:>4}.{}{:>6.0f}{:>8.0f}\n", PadRight(gpu.name, kNameWidth),
+                  FormatBytes(gpu.usable), gpu.measured ? "*" : " ", gpu.compute_major,
+                  gpu.compute_minor, gpu.memory_bandwidth / 1e9, gpu.bf16_flops / 1e12);
   }
   return out +
          "cc: compute capability, bf16 from 8.0 on; TFLOP/s: dense 16-bit products\n"

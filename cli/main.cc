@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // headroom: finds the subcommand and runs it.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <csignal>
@@ -11,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/format.h"
 #include "base/nearest.h"
 #include "command.h"
 #include "output.h"
@@ -37,7 +37,7 @@ std::string Help() {
       "before it runs. It needs no GPU and no Python.\n\n"
       "Usage: headroom COMMAND [arguments]\n\nCommands:\n";
   for (const Command& command : kCommands) {
-    out += fmt::format("  {:<10}{}\n", command.name, command.summary);
+    out += Format("  {:<10}{}\n", command.name, command.summary);
   }
   return out +
          "\n  headroom COMMAND --help explains one of them; headroom --version says which\n"
@@ -53,9 +53,8 @@ ExitCode UnknownCommand(const std::string& name) {
   const bool flag = name.starts_with('-');
   if (flag) names = {"--help", "--version"};
   const std::string near = DidYouMean(name, names);
-  return Fail("",
-              Error::BadInput(fmt::format("unknown {} \"{}\"{}", flag ? "flag" : "command", name,
-                                          near.empty() ? ": see headroom --help" : near)));
+  return Fail("", Error::BadInput(Format("unknown {} \"{}\"{}", flag ? "flag" : "command", name,
+                                         near.empty() ? ": see headroom --help" : near)));
 }
 
 ExitCode Run(const std::vector<std::string>& words) {
@@ -65,7 +64,7 @@ ExitCode Run(const std::vector<std::string>& words) {
   }
   const std::string& first = words.front();
   if (first == "--help" || first == "-h" || first == "help") return Print(Help());
-  if (first == "--version" || first == "-V") return Print(fmt::format("headroom {}\n", kVersion));
+  if (first == "--version" || first == "-V") return Print(Format("headroom {}\n", kVersion));
   for (const Command& command : kCommands) {
     if (first == command.name) return command.run(std::span(words).subspan(1));
   }
@@ -85,7 +84,7 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     headroom::cli::Warn("", "out of memory");
   } catch (const std::exception& failure) {
-    headroom::cli::Warn("", fmt::format("headroom has a bug: {}", failure.what()));
+    headroom::cli::Warn("", headroom::Format("headroom has a bug: {}", failure.what()));
   }
   return static_cast<int>(code);
 }

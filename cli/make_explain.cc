@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "allocator_trials.h"
+#include "base/format.h"
 #include "make_plan.h"
 #include "model/parameter_table.h"
 #include "observe/holders.h"
@@ -75,7 +76,7 @@ std::string PlaceOf(const StudiedSnapshot& study, observe::StackId stack) {
   const observe::StackClass& c = study.classes.stacks[stack];
   // The backward pass has no Python frames: its node says where it is.
   if (c.stage == Stage::kBackward && !c.recompute && !c.module.empty()) {
-    return c.op.empty() ? c.module : fmt::format("{} ({})", c.module, c.op);
+    return c.op.empty() ? c.module : Format("{} ({})", c.module, c.op);
   }
   std::string place = observe::DescribeStack(study.snapshot, stack);
   return place == "no stack" ? "(no stack recorded)" : place;
@@ -203,12 +204,12 @@ std::vector<std::string> Facts(const StudiedSnapshot& study) {
   if (!snapshot.era.empty()) facts.push_back("written by " + snapshot.era);
   facts.push_back(Thousands(study.replay.events.count) + " events");
   if (study.classes.phases.steps > 0) {
-    facts.push_back(fmt::format("{} optimizer steps", Thousands(study.classes.phases.steps)));
+    facts.push_back(Format("{} optimizer steps", Thousands(study.classes.phases.steps)));
   }
   const std::vector<int> devices = observe::DevicesIn(snapshot);
-  facts.push_back(devices.size() > 1 ? fmt::format("device {} of {} (--device shows another)",
-                                                   study.replay.device, devices.size())
-                                     : fmt::format("device {}", study.replay.device));
+  facts.push_back(devices.size() > 1 ? Format("device {} of {} (--device shows another)",
+                                              study.replay.device, devices.size())
+                                     : Format("device {}", study.replay.device));
   if (snapshot.settings && !snapshot.settings->conf.empty()) {
     facts.push_back(snapshot.settings->conf);
   }
@@ -234,7 +235,7 @@ Result<StudiedSnapshot> StudySnapshot(observe::Snapshot snapshot, const std::str
   const std::vector<int> devices = observe::DevicesIn(snapshot);
   if (device && std::ranges::find(devices, *device) == devices.end()) {
     return Error::BadInput(
-        fmt::format("--device {}: the snapshot has device {}", *device, fmt::join(devices, ", ")));
+        Format("--device {}: the snapshot has device {}", *device, fmt::join(devices, ", ")));
   }
   std::vector<observe::NamedSize> sizes;
   std::string name;
@@ -287,8 +288,8 @@ ExplainReport BuildExplainReport(const StudiedSnapshot& study, std::string name)
   report.notes = study.classes.notes;
   if (!trials.note.empty()) report.notes.push_back(std::move(trials.note));
   if (replay.contradictions > 0) {
-    report.notes.push_back(fmt::format("{} events contradict the rest of the recording",
-                                       Thousands(static_cast<int64_t>(replay.contradictions))));
+    report.notes.push_back(Format("{} events contradict the rest of the recording",
+                                  Thousands(static_cast<int64_t>(replay.contradictions))));
   }
   report.notes.insert(report.notes.end(), study.snapshot.warnings.begin(),
                       study.snapshot.warnings.end());

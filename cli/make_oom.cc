@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "make_oom.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
 
+#include "base/format.h"
 #include "default_task.h"
 #include "make_plan.h"
 #include "observe/frame_facts.h"
@@ -25,21 +24,21 @@ std::string CauseSentence(OomCause cause, const OomMessage& m) {
   };
   switch (cause) {
     case OomCause::kRequestBeyondDevice:
-      return fmt::format("The request alone is more than the {} that there are.",
-                         size(m.allowed ? m.allowed : m.capacity));
+      return Format("The request alone is more than the {} that there are.",
+                    size(m.allowed ? m.allowed : m.capacity));
     case OomCause::kCappedByFraction:
-      return fmt::format(
+      return Format(
           "The device had {} free: it was the cap of {} on this process "
           "(set_per_process_memory_fraction) that refused it.",
           size(m.free), size(m.allowed));
     case OomCause::kOtherProcesses: {
       Bytes named;
       for (const observe::ProcessUse& use : m.other_processes) named += use.bytes;
-      return fmt::format("Other processes hold {}: without them it would have fit.",
-                         FormatBytes(std::max(named, m.others().value_or(Bytes(0)))));
+      return Format("Other processes hold {}: without them it would have fit.",
+                    FormatBytes(std::max(named, m.others().value_or(Bytes(0)))));
     }
     case OomCause::kFragmentation:
-      return fmt::format(
+      return Format(
           "{} are reserved and free, more than was asked for, but not in one piece: fragmentation.",
           size(m.unallocated()));
     case OomCause::kFull:
@@ -176,7 +175,7 @@ std::string GuessLogits(Bytes requested, const PlanOptions* options) {
     for (const int64_t element : {4, 2}) {
       for (int64_t tokens = 256; tokens <= (int64_t{1} << 20); tokens *= 2) {
         if (RoundUp(Bytes(tokens * vocabulary.size * element), MiB(2)) != requested) continue;
-        return fmt::format(
+        return Format(
             "Probably logits and loss tipped it over: so much take the logits of {} tokens in {} "
             "over a vocabulary of {} ({}).",
             Thousands(tokens), element == 4 ? "float32" : "16 bits", Thousands(vocabulary.size),
@@ -240,8 +239,7 @@ Result<OomReport> MakeOomReport(std::string_view text, std::string name, const P
   report.phase = message.phase;
   report.kind = message.kind;
   if (const observe::TracebackFrame* frame = message.where()) {
-    report.place =
-        fmt::format("{}:{} {}", observe::BaseName(frame->file), frame->line, frame->function);
+    report.place = Format("{}:{} {}", observe::BaseName(frame->file), frame->line, frame->function);
     report.code = frame->code;
   }
   if (message.traceback.empty() && message.requested) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.h"
 #include "default_task.h"
 #include "model/config.h"
 #include "model/kv_layout.h"
@@ -38,12 +39,12 @@ void DecideWeightsDType(const PlanOptions& options, const ModelConfig& config, D
   const DType dtype = options.weights_dtype.value_or(of_config.value_or(DType::kFloat32));
   decided.recipe.weights_dtype = dtype;
   if (options.weights_dtype) {
-    decided.assumptions.push_back(fmt::format("weights in {}: --dtype", Name(dtype)));
+    decided.assumptions.push_back(Format("weights in {}: --dtype", Name(dtype)));
   } else if (of_config) {
     decided.assumptions.push_back(
-        fmt::format("weights in {}: the config's dtype, as from_pretrained loads it (--dtype "
-                    "changes it)",
-                    Name(dtype)));
+        Format("weights in {}: the config's dtype, as from_pretrained loads it (--dtype "
+               "changes it)",
+               Name(dtype)));
   } else {
     decided.assumptions.push_back(
         "weights in float32: the config names no dtype (--dtype changes it)");
@@ -64,7 +65,7 @@ void DecideTask(const PlanOptions& options, const ModelConfig& config, Decided& 
   const DefaultTask task = DefaultTaskOf(config);
   decided.recipe.task = task.task;
   decided.assumptions.push_back(
-      fmt::format("task {}: {} (--task changes it)", Name(task.task), task.because));
+      Format("task {}: {} (--task changes it)", Name(task.task), task.because));
 }
 
 void DecideLengths(const PlanOptions& options, const ModelConfig& config, Decided& decided) {
@@ -80,15 +81,25 @@ void DecideLengths(const PlanOptions& options, const ModelConfig& config, Decide
     const int64_t positions =
         config.MaybeInt("max_position_embeddings").value_or(recipe.sequence_length);
     recipe.sequence_length = std::min(recipe.sequence_length, positions);
-    decided.assumptions.push_back(
-        fmt::format("{} tokens per {} (--seq changes it)", recipe.sequence_length,
-                    recipe.driver == Driver::kGenerate ? "prompt" : "sample"));
+    decided.assumptions.push_back(Format("{} tokens per {} (--seq changes it)",
+                                         recipe.sequence_length,
+                                         recipe.driver == Driver::kGenerate ? "prompt" : "sample"));
   }
   if (options.target_sequence_given && recipe.task != Task::kSeq2SeqLm) {
     decided.warnings.push_back(
-        fmt::format("--target-seq has no effect: the task is {}", Name(recipe.task)));
+        Format("--target-seq has no effect: the task is {}", Name(recipe.task)));
     recipe.target_sequence_length = 0;
   }
+}
+
+// torch.nn.Transformer is no class of transformers: a loop of one's own trains it, with Adam.
+void DecideDriver(const PlanOptions& options, const ModelConfig& config, Decided& decided) {
+  if (config.model_type() != "torch-transformer" || decided.recipe.driver != Driver::kTrainer) {
+    return;
+  }
+  decided.recipe.driver = Driver::kTorchLoop;
+  if (!options.optim_given) decided.recipe.optim = Optim::kAdam;
+  decided.assumptions.emplace_back("a plain PyTorch loop: autocast, GradScaler, clipping");
 }
 
 // A classifier's own head is trained with the adapters, as task_type says in PEFT's examples.
@@ -108,12 +119,13 @@ void DecideDefaults(const PlanOptions& options, Decided& decided) {
     return;
   }
   if (!options.batch_given) {
-    defaults.push_back(fmt::format("batch {}", decided.recipe.per_device_train_batch_size));
+    defaults.push_back(Format("batch {}", decided.recipe.per_device_train_batch_size));
   }
-  if (!options.optim_given) defaults.push_back(fmt::format("optim {}", Name(decided.recipe.optim)));
+  if (!options.optim_given) defaults.push_back(Format("optim {}", Name(decided.recipe.optim)));
   if (defaults.empty()) return;
-  decided.assumptions.push_back(
-      fmt::format("TrainingArguments' defaults: {}", fmt::join(defaults, ", ")));
+  const bool trainer = decided.recipe.driver == Driver::kTrainer;
+  decided.assumptions.push_back(Format(
+      "{}: {}", trainer ? "TrainingArguments' defaults" : "not given", fmt::join(defaults, ", ")));
 }
 
 void DecidePlatform(const PlanOptions& options, Decided& decided) {
@@ -125,12 +137,12 @@ void DecidePlatform(const PlanOptions& options, Decided& decided) {
   if (options.gpu) {
     platform.gpu = *options.gpu;
   } else {
-    decided.assumptions.push_back(fmt::format(
+    decided.assumptions.push_back(Format(
         "CUDA context and library workspaces of an {} (--gpu changes it)", platform.gpu.name));
   }
   if (!options.gpu || !options.memory) return;
-  decided.assumptions.push_back(fmt::format("--memory stands for the {} that the {} has",
-                                            FormatBytes(options.gpu->usable), options.gpu->name));
+  decided.assumptions.push_back(Format("--memory stands for the {} that the {} has",
+                                       FormatBytes(options.gpu->usable), options.gpu->name));
 }
 
 }  // namespace
@@ -148,6 +160,7 @@ Decided Decide(const PlanOptions& options, const ModelConfig& config) {
   decided.recipe = options.recipe;
   decided.warnings = options.warnings;
   DecideWeightsDType(options, config, decided);
+  DecideDriver(options, config, decided);
   DecideTask(options, config, decided);
   DecideLengths(options, config, decided);
   DecideLora(decided);
@@ -160,10 +173,10 @@ namespace {
 
 std::string BatchText(const Recipe& recipe) {
   const int64_t batch = recipe.per_device_train_batch_size;
-  if (recipe.sequence_length == 0) return fmt::format("batch {}", batch);
-  std::string text = fmt::format("batch {} x {} tokens", batch, recipe.sequence_length);
+  if (recipe.sequence_length == 0) return Format("batch {}", batch);
+  std::string text = Format("batch {} x {} tokens", batch, recipe.sequence_length);
   if (recipe.target_sequence_length > 0) {
-    text += fmt::format(" to {}", recipe.target_sequence_length);
+    text += Format(" to {}", recipe.target_sequence_length);
   }
   return text;
 }
@@ -172,30 +185,30 @@ std::string PrecisionText(const Recipe& recipe) {
   const std::string_view weights = Name(recipe.weights_dtype.value_or(DType::kFloat32));
   const bool autocast =
       recipe.precision == Precision::kBf16 || recipe.precision == Precision::kFp16;
-  if (autocast) return fmt::format("{} autocast over {} weights", Name(recipe.precision), weights);
-  if (weights != "float32") return fmt::format("{} weights, no autocast", weights);
+  if (autocast) return Format("{} autocast over {} weights", Name(recipe.precision), weights);
+  if (weights != "float32") return Format("{} weights, no autocast", weights);
   return std::string(Name(recipe.precision));
 }
 
 std::string WeightsText(const Recipe& recipe) {
   const Quantization& quantization = recipe.quantization;
   const std::string_view rest = Name(recipe.weights_dtype.value_or(DType::kFloat32));
-  if (quantization.kind == Quantization::Kind::kNone) return fmt::format("{} weights", rest);
-  std::string text = fmt::format("{} and {} weights", Name(quantization.kind), rest);
+  if (quantization.kind == Quantization::Kind::kNone) return Format("{} weights", rest);
+  std::string text = Format("{} and {} weights", Name(quantization.kind), rest);
   if (quantization.kind == Quantization::Kind::kInt8) return text;
   if (quantization.double_quant) text += ", double quantisation";
-  return text + fmt::format(", multiplied in {}", Name(quantization.compute_dtype));
+  return text + Format(", multiplied in {}", Name(quantization.compute_dtype));
 }
 
 std::vector<std::string> GenerationParts(const Recipe& recipe, AttnImplementation attn) {
   const Generation& options = recipe.generation;
   std::string search = options.do_sample ? "sampling" : "greedy";
-  if (options.num_beams > 1) search = fmt::format("{} beams", options.num_beams);
-  return {fmt::format("generation, batch {} x {} + {} tokens", recipe.per_device_train_batch_size,
-                      recipe.sequence_length, options.max_new_tokens),
+  if (options.num_beams > 1) search = Format("{} beams", options.num_beams);
+  return {Format("generation, batch {} x {} + {} tokens", recipe.per_device_train_batch_size,
+                 recipe.sequence_length, options.max_new_tokens),
           WeightsText(recipe), search,
-          options.use_cache ? fmt::format("{} cache", Name(options.cache)) : "no cache",
-          fmt::format("{} attention", Name(attn))};
+          options.use_cache ? Format("{} cache", Name(options.cache)) : "no cache",
+          Format("{} attention", Name(attn))};
 }
 
 }  // namespace
@@ -204,16 +217,16 @@ std::vector<std::string> RecipeParts(const Recipe& recipe, AttnImplementation at
   if (recipe.driver == Driver::kGenerate) return GenerationParts(recipe, attn);
   std::vector<std::string> parts = {std::string(Name(recipe.task)), BatchText(recipe),
                                     PrecisionText(recipe), std::string(Name(recipe.optim)),
-                                    fmt::format("{} attention", Name(attn))};
+                                    Format("{} attention", Name(attn))};
   if (recipe.gradient_accumulation_steps > 1) {
-    parts.push_back(fmt::format("{} accumulated", recipe.gradient_accumulation_steps));
+    parts.push_back(Format("{} accumulated", recipe.gradient_accumulation_steps));
   }
   if (recipe.gradient_checkpointing) {
     parts.push_back(recipe.use_reentrant ? "reentrant gradient checkpointing"
                                          : "gradient checkpointing");
   }
   if (recipe.max_grad_norm == 0) parts.emplace_back("no clipping");
-  if (recipe.lora) parts.push_back(fmt::format("LoRA r {}", recipe.lora->r));
+  if (recipe.lora) parts.push_back(Format("LoRA r {}", recipe.lora->r));
   if (recipe.evaluation) parts.emplace_back("evaluation");
   return parts;
 }

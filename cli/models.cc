@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // headroom models: the models that `plan` knows by name.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "arguments.h"
+#include "base/format.h"
 #include "command.h"
 #include "default_task.h"
 #include "model/catalogue.h"
@@ -78,12 +78,12 @@ std::string Json(const std::vector<Entry>& entries) {
 std::string Short(std::optional<int64_t> parameters) {
   if (!parameters) return "-";
   const auto count = static_cast<double>(*parameters);
-  return count < 1e9 ? fmt::format("{:.1f} M", count / 1e6) : fmt::format("{:.2f} B", count / 1e9);
+  return count < 1e9 ? Format("{:.1f} M", count / 1e6) : Format("{:.2f} B", count / 1e9);
 }
 
 // Names last, so that the longest cannot push anything out of line.
 std::string Line(std::string_view parameters, std::string_view type, std::string_view name) {
-  return fmt::format("{:>8}  {:<12}{}", parameters, type, name);
+  return Format("{:>8}  {:<12}{}", parameters, type, name);
 }
 
 std::string Text(const std::vector<Entry>& entries, const TextStyle& style) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // headroom ops: what a training step computes and moves.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>

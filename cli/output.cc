@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/format.h"
+
 namespace headroom::cli {
 namespace {
 
@@ -58,7 +60,7 @@ Result<TextStyle> StyleOf(const Arguments& arguments, int descriptor) {
   const std::string when = arguments.Value("--color").value_or("auto");
   constexpr std::string_view kChoices[] = {"auto", "always", "never"};
   if (std::ranges::find(kChoices, when) == std::end(kChoices)) {
-    return Error::BadInput(fmt::format("--color {}: choose auto, always or never", when));
+    return Error::BadInput(Format("--color {}: choose auto, always or never", when));
   }
   const bool terminal = ::isatty(descriptor) == 1;
   const bool able = terminal && Environment("NO_COLOR").empty() && Environment("TERM") != "dumb";
@@ -78,9 +80,9 @@ Result<bool> Write(int descriptor, std::string_view text) {
       return false;
     } else if (errno != EINTR) {
       return Error::Internal(
-          fmt::format("writing to {} failed: {}",
-                      descriptor == STDOUT_FILENO ? "standard output" : "standard error",
-                      std::strerror(errno)));
+          Format("writing to {} failed: {}",
+                 descriptor == STDOUT_FILENO ? "standard output" : "standard error",
+                 std::strerror(errno)));
     }
   }
   return true;

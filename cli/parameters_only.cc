@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parameters_only.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -11,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/format.h"
 #include "make_plan.h"
 #include "model/config_peek.h"
 #include "model/locate.h"
@@ -53,8 +52,7 @@ std::optional<Source> SourceBeside(const LocatedModel& located) {
     return std::nullopt;
   }
   return Source{fs::path(located.origin).parent_path(), located.name,
-                fmt::format("model_type \"{}\" has no shape here", config->model_type),
-                config->dtype};
+                Format("model_type \"{}\" has no shape here", config->model_type), config->dtype};
 }
 
 std::optional<Source> FindSource(const std::string& model) {
@@ -96,6 +94,16 @@ std::vector<StoredDType> ByDType(const std::vector<StoredTensor>& tensors) {
   return list;
 }
 
+// bitsandbytes (predict/optimizers_bnb.cc): tensors below 4,096 elements keep float32 states; larger
+// ones of an 8-bit optimizer a byte a state, and a float32 scale for each block of 256. Paged states
+// may lie on either side, and are counted.
+int64_t BitsAndBytesStates(int64_t states, bool in_8bit, int64_t elements) {
+  constexpr int64_t kSmallest = 4096;
+  constexpr int64_t kBlock = 256;
+  if (!in_8bit || elements < kSmallest) return states * 4 * elements;
+  return states * (elements + (elements + kBlock - 1) / kBlock * 4);
+}
+
 // States of one tensor of `elements`, loaded with `size` bytes each (predict/optimizers.cc).
 int64_t StateBytes(Optim optim, const std::vector<int64_t>& shape, int64_t elements, int64_t size) {
   switch (optim) {
@@ -114,14 +122,25 @@ int64_t StateBytes(Optim optim, const std::vector<int64_t>& shape, int64_t eleme
       const int64_t columns = elements / shape[shape.size() - 2];
       return (rows + columns) * 4;
     }
-    case Optim::kAdamW8bit: {
-      // bitsandbytes: tensors below 4,096 elements keep float32 states; else a byte a moment, and a
-      // float32 scale for each block of 256.
-      constexpr int64_t kSmallest = 4096;
-      constexpr int64_t kBlock = 256;
-      if (elements < kSmallest) return 8 * elements;
-      return 2 * (elements + (elements + kBlock - 1) / kBlock * 4);
-    }
+    case Optim::kAdamW8bit:
+    case Optim::kPagedAdamW8bit:
+      return BitsAndBytesStates(2, true, elements);
+    case Optim::kPagedAdamW32bit:
+      return BitsAndBytesStates(2, false, elements);
+    case Optim::kLion8bit:
+    case Optim::kPagedLion8bit:
+    case Optim::kRmspropBnb8bit:
+      return BitsAndBytesStates(1, true, elements);
+    case Optim::kLion32bit:
+    case Optim::kPagedLion32bit:
+    case Optim::kRmspropBnb32bit:
+      return BitsAndBytesStates(1, false, elements);
+    case Optim::kAdEMAMix8bit:
+    case Optim::kPagedAdEMAMix8bit:
+      return BitsAndBytesStates(3, true, elements);
+    case Optim::kAdEMAMix32bit:
+    case Optim::kPagedAdEMAMix32bit:
+      return BitsAndBytesStates(3, false, elements);
   }
   return 0;
 }
@@ -169,16 +188,15 @@ void AddSum(Bytes total, std::optional<DType> stored, const PlanOptions& options
   report.gradients = report.weights;
   report.optimizer = Bytes(StateBytes(options.recipe.optim, {elements}, elements, size));
   report.assumptions.push_back(
-      fmt::format("the shards are not beside the index: all weights are {}, as config.json says",
-                  Name(*stored)));
+      Format("the shards are not beside the index: all weights are {}, as config.json says",
+             Name(*stored)));
 }
 
 void AddAssumptions(const PlanOptions& options, ParametersReport& report) {
   report.assumptions.push_back(
-      options.weights_dtype
-          ? fmt::format("weights loaded in {}: --dtype", Name(*options.weights_dtype))
-          : "weights loaded as they are stored (--dtype changes it)");
-  report.assumptions.push_back(fmt::format(
+      options.weights_dtype ? Format("weights loaded in {}: --dtype", Name(*options.weights_dtype))
+                            : "weights loaded as they are stored (--dtype changes it)");
+  report.assumptions.push_back(Format(
       "full training with {}: every floating-point weight has a gradient of its type (--optim "
       "changes the optimizer)",
       Name(options.recipe.optim)));
@@ -201,9 +219,9 @@ Result<std::optional<ParametersReport>> PlanParameters(const PlanOptions& option
                             ReadStoredWeights(source->path));
   if (!weights) return std::optional<ParametersReport>();
   if (!options.ledger_path.empty()) {
-    return Error::BadInput(fmt::format(
-        "--ledger: {} is planned by its parameters only, which make no allocations to write",
-        source->name));
+    return Error::BadInput(
+        Format("--ledger: {} is planned by its parameters only, which make no allocations to write",
+               source->name));
   }
   ParametersReport report;
   report.model = source->name;

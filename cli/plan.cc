@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // headroom plan: the memory of a training run before it runs.
-#include <fmt/format.h>
 
 #include "arguments.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "command.h"
 #include "ledger/ledger_json.h"
 #include "make_plan.h"
@@ -27,8 +27,7 @@ Result<Plan> MakeAndSave(const PlanOptions& options) {
     HEADROOM_RETURN_IF_ERROR(WriteFile(options.ledger_path, ToJson(plan.ledger)));
   }
   if (!options.html_path.empty()) {
-    const ReportPage page =
-        PlanPage(plan.report, plan.ledger, fmt::format("headroom {}", kVersion));
+    const ReportPage page = PlanPage(plan.report, plan.ledger, Format("headroom {}", kVersion));
     HEADROOM_RETURN_IF_ERROR(WriteFile(options.html_path, HtmlReport(page)));
   }
   if (!options.snapshot_path.empty()) {

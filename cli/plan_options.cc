@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/nearest.h"
 #include "finetuning_options.h"
 #include "generation_options.h"
@@ -120,13 +121,13 @@ Result<int64_t> ReadCount(std::string_view flag, std::string_view text, Range ra
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = failure != std::errc::invalid_argument && end == text.data() + text.size();
   if (!whole) {
-    return Error::BadInput(fmt::format("{} {}: not a whole number: write {} {}", flag, text, flag,
-                                       std::max<int64_t>(range.smallest, 1)));
+    return Error::BadInput(Format("{} {}: not a whole number: write {} {}", flag, text, flag,
+                                  std::max<int64_t>(range.smallest, 1)));
   }
   if (failure == std::errc::result_out_of_range || value < range.smallest ||
       value > range.largest) {
-    return Error::BadInput(fmt::format("{} {}: must be from {} to {}", flag, text,
-                                       Thousands(range.smallest), Thousands(range.largest)));
+    return Error::BadInput(Format("{} {}: must be from {} to {}", flag, text,
+                                  Thousands(range.smallest), Thousands(range.largest)));
   }
   return value;
 }
@@ -153,9 +154,9 @@ Status MaybeChoice(const Arguments& arguments, std::string_view flag,
   const std::optional<T> value = parse(*text);
   if (!value) {
     const std::string near = DidYouMean(*text, names);
-    return Error::BadInput(fmt::format(
-        "{} {}: unknown{}", flag, *text,
-        near.empty() ? fmt::format(": choose one of {}", fmt::join(names, ", ")) : near));
+    return Error::BadInput(
+        Format("{} {}: unknown{}", flag, *text,
+               near.empty() ? Format(": choose one of {}", fmt::join(names, ", ")) : near));
   }
   target = *value;
   return {};
@@ -169,7 +170,7 @@ Status ReadMaxGradNorm(const Arguments& arguments, Recipe& recipe) {
   if (failure != std::errc() || end != text->data() + text->size() || !std::isfinite(value) ||
       value < 0) {
     return Error::BadInput(
-        fmt::format("--max-grad-norm {}: must be a number of at least 0: write 1.0", *text));
+        Format("--max-grad-norm {}: must be a number of at least 0: write 1.0", *text));
   }
   recipe.max_grad_norm = value;
   return {};
@@ -187,7 +188,7 @@ Status ReadPrecision(const Arguments& arguments, Recipe& recipe) {
     const bool beside = flag == "--tf32" && (given == "--bf16" || given == "--fp16");
     if (beside) continue;
     if (!given.empty()) {
-      return Error::BadInput(fmt::format("{} and {} contradict each other: keep one", given, flag));
+      return Error::BadInput(Format("{} and {} contradict each other: keep one", given, flag));
     }
     given = flag;
     recipe.precision = precision;
@@ -200,7 +201,7 @@ Status ReadCheckpointing(const Arguments& arguments, Recipe& recipe) {
     constexpr std::string_view kKinds[] = {"", "reentrant", "non-reentrant", "false", "False"};
     if (std::ranges::find(kKinds, *kind) == std::end(kKinds)) {
       return Error::BadInput(
-          fmt::format("--gradient-checkpointing={}: choose reentrant or non-reentrant", *kind));
+          Format("--gradient-checkpointing={}: choose reentrant or non-reentrant", *kind));
     }
     recipe.gradient_checkpointing = *kind != "false" && *kind != "False";
     if (*kind == "reentrant") recipe.use_reentrant = true;
@@ -229,7 +230,7 @@ Status ReadVersion(const Arguments& arguments, std::string_view flag,
   const bool digit = std::isdigit(static_cast<unsigned char>(text->front())) != 0;
   if (!digit || text->size() > kLongest || text->find('.') == std::string::npos ||
       !std::ranges::all_of(*text, allowed)) {
-    return Error::BadInput(fmt::format("{} {}: not a version: write it like 2.11.0", flag, *text));
+    return Error::BadInput(Format("{} {}: not a version: write it like 2.11.0", flag, *text));
   }
   target = *text;
   return {};
@@ -241,8 +242,8 @@ Status ReadMemory(const Arguments& arguments, PlanOptions& options) {
   const Result<Bytes> size = ParseBytes(*text);
   if (!size.ok()) return size.error().In("--memory");
   if (*size < MiB(1) || *size > kLargestMemory) {
-    return Error::BadInput(fmt::format("--memory {}: no device has {}: write it like 24GiB", *text,
-                                       FormatBytes(*size)));
+    return Error::BadInput(
+        Format("--memory {}: no device has {}: write it like 24GiB", *text, FormatBytes(*size)));
   }
   options.memory = *size;
   return {};
@@ -283,8 +284,8 @@ Status ReadArgumentsFile(const Arguments& arguments, PlanOptions& options) {
   options.warnings = reading.warnings;
   // Trainer saves every field; in a file that somebody wrote, one without effect is a surprise.
   if (!reading.without_effect.empty() && !saved_by_trainer) {
-    options.warnings.push_back(fmt::format("{}: without effect on memory: {}", *path,
-                                           fmt::join(reading.without_effect, ", ")));
+    options.warnings.push_back(
+        Format("{}: without effect on memory: {}", *path, fmt::join(reading.without_effect, ", ")));
   }
   return {};
 }
@@ -328,7 +329,7 @@ std::span<const FlagGroup> RecipeFlags() { return std::span(kGroups).first(kReci
 
 Result<PlanOptions> ReadPlanOptions(const Arguments& arguments, std::string_view command) {
   if (arguments.positional().empty()) {
-    return Error::BadInput(fmt::format(
+    return Error::BadInput(Format(
         "no model: write headroom {0} MODEL, for example headroom {0} bert-base-uncased", command));
   }
   HEADROOM_ASSIGN_OR_RETURN(PlanOptions options,
@@ -363,9 +364,9 @@ Result<PlanOptions> ReadRecipeOptions(const Arguments& arguments, std::string mo
   if (options.weights_dtype &&
       !(IsHalf(*options.weights_dtype) || *options.weights_dtype == DType::kFloat32)) {
     return Error::BadInput(
-        fmt::format("--dtype {}: weights are trained in float32, bfloat16 or "
-                    "float16",
-                    Name(*options.weights_dtype)));
+        Format("--dtype {}: weights are trained in float32, bfloat16 or "
+               "float16",
+               Name(*options.weights_dtype)));
   }
   HEADROOM_RETURN_IF_ERROR(ReadGeneration(arguments, options));
   HEADROOM_RETURN_IF_ERROR(ReadFinetuning(arguments, recipe));

@@ -2,7 +2,6 @@
 #include "recording.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/format.h"
 #include "observe/byte_window.h"
 
 namespace headroom::cli {
@@ -49,7 +49,7 @@ Recording::Kind KindOf(std::string_view head) {
 
 Status Refuse(const Recording& recording) {
   if (recording.text.find_first_not_of(" \t\r\n") != std::string::npos) return {};
-  return Error::BadInput(fmt::format("{}: is empty", recording.name));
+  return Error::BadInput(Format("{}: is empty", recording.name));
 }
 
 // What cannot be mapped: a pipe, standard input.
@@ -84,7 +84,7 @@ Result<Recording> FromStream(int descriptor, std::string name) {
     HEADROOM_ASSIGN_OR_RETURN(got, read_more(size_t{1} << 20));
     if (text.size() <= longest) continue;
     if (recording.kind == Recording::Kind::kLedger) {
-      return Error::BadInput(fmt::format("{}: a ledger of more than 512 MiB", recording.name));
+      return Error::BadInput(Format("{}: a ledger of more than 512 MiB", recording.name));
     }
     text.erase(0, text.size() - kLongestLog);
   }
@@ -99,15 +99,15 @@ Result<Recording> OpenRecording(const std::string& path) {
   std::error_code failure;
   const std::filesystem::file_status status = std::filesystem::status(path, failure);
   if (!std::filesystem::exists(status)) {
-    return Error::BadInput(fmt::format("{}: no such file", path));
+    return Error::BadInput(Format("{}: no such file", path));
   }
   if (std::filesystem::is_directory(status)) {
-    return Error::BadInput(fmt::format("{}: is a folder, not a file", path));
+    return Error::BadInput(Format("{}: is a folder, not a file", path));
   }
   if (!std::filesystem::is_regular_file(status)) {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) {
-      return Error::BadInput(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
+      return Error::BadInput(Format("{}: cannot be opened: {}", path, std::strerror(errno)));
     }
     Result<Recording> recording = FromStream(descriptor, path);
     ::close(descriptor);
@@ -125,7 +125,7 @@ Result<Recording> OpenRecording(const std::string& path) {
   }
   if (recording.kind == Recording::Kind::kLedger) {
     if (bytes.size() > kLongestText) {
-      return Error::BadInput(fmt::format("{}: a ledger of more than 512 MiB", path));
+      return Error::BadInput(Format("{}: a ledger of more than 512 MiB", path));
     }
     recording.text = bytes;
   } else {

@@ -11,6 +11,7 @@
 
 #include "arguments.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "command.h"
 #include "model/config.h"
 #include "output.h"
@@ -84,7 +85,7 @@ std::vector<Comparison> ComparePhases(const std::vector<MeasuredPhase>& measured
     const MeasuredPhase* m = i < measured.size() ? &measured[i] : nullptr;
     const PhaseMark* p = i < ledger.marks().size() ? &ledger.marks()[i] : nullptr;
     if (m != nullptr && p != nullptr && m->name != p->name) p = nullptr;
-    const std::string name = fmt::format("phase {} {}", i + 1, m != nullptr ? m->name : p->name);
+    const std::string name = Format("phase {} {}", i + 1, m != nullptr ? m->name : p->name);
     comparisons.push_back({name + " allocated", m != nullptr ? m->allocated : 0,
                            p != nullptr ? p->allocated.count() : 0});
     comparisons.push_back(

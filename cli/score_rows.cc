@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "score_rows.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
+
+#include "base/format.h"
 
 namespace headroom::cli {
 namespace {
@@ -33,7 +33,7 @@ bool NestsTooDeeply(std::string_view line) {
 }
 
 Error Missing(std::string_view key, std::string_view what) {
-  return Error::BadInput(fmt::format("\"{}\" is missing or not {}", key, what));
+  return Error::BadInput(Format("\"{}\" is missing or not {}", key, what));
 }
 
 Result<std::string> Text(const Json& object, std::string_view key) {
@@ -47,7 +47,7 @@ Result<int64_t> Count(const Json& value, std::string_view key, int64_t largest) 
   const bool huge =
       value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(largest);
   if (huge || value.get<int64_t>() < 0 || value.get<int64_t>() > largest) {
-    return Error::BadInput(fmt::format("\"{}\" is negative or larger than {}", key, largest));
+    return Error::BadInput(Format("\"{}\" is negative or larger than {}", key, largest));
   }
   return value.get<int64_t>();
 }
@@ -69,7 +69,7 @@ Apply Number(std::string_view key, T Recipe::*member, int64_t smallest) {
   return [=](const Json& value, MeasuredRow& row) -> Status {
     HEADROOM_ASSIGN_OR_RETURN(const int64_t count, Count(value, key, kLargestRecipeNumber));
     if (count < smallest) {
-      return Error::BadInput(fmt::format("\"{}\" must be at least {}", key, smallest));
+      return Error::BadInput(Format("\"{}\" must be at least {}", key, smallest));
     }
     row.recipe.*member = static_cast<T>(count);
     return {};
@@ -94,7 +94,7 @@ Apply Choice(std::string_view key, Member Recipe::*member,
     if (const std::optional<T> choice = parse(name)) {
       row.recipe.*member = *choice;
     } else {
-      row.unsupported = fmt::format("{} {}", key, name);
+      row.unsupported = Format("{} {}", key, name);
     }
     return {};
   };
@@ -127,7 +127,7 @@ Status ApplyCache(const Json& value, MeasuredRow& row) {
   if (const auto cache = ParseCacheImplementation(name)) {
     row.recipe.generation.cache = *cache;
   } else if (name != "none") {
-    row.unsupported = fmt::format("cache {}", name);
+    row.unsupported = Format("cache {}", name);
   }
   return {};
 }
@@ -142,7 +142,7 @@ Status ApplyQuantization(const Json& value, MeasuredRow& row) {
       return {};
     }
   }
-  row.unsupported = fmt::format("quant {}", name);
+  row.unsupported = Format("quant {}", name);
   return {};
 }
 
@@ -157,7 +157,7 @@ Status ApplyComputeDType(const Json& value, MeasuredRow& row) {
   if (const std::optional<DType> dtype = ParseDType(value.get<std::string>())) {
     row.recipe.quantization.compute_dtype = *dtype;
   } else {
-    row.unsupported = fmt::format("compute_dtype {}", value.get<std::string>());
+    row.unsupported = Format("compute_dtype {}", value.get<std::string>());
   }
   return {};
 }
@@ -267,7 +267,7 @@ Status ReadRecipe(const Json& recipe, MeasuredRow& row) {
     if (value.is_null()) continue;
     const auto key = std::ranges::find(RecipeKeys(), name, &RecipeKey::name);
     if (key == RecipeKeys().end()) {
-      row.unsupported = fmt::format("recipe with {}", name);
+      row.unsupported = Format("recipe with {}", name);
       continue;
     }
     if (const Status status = key->apply(value, row); !status.ok()) {
@@ -301,8 +301,8 @@ Status ReadBoundary(const Json& object, MeasuredRow& row) {
     return Error::BadInput("\"completes_at\" and \"fails_at\" stand together: give both or none");
   }
   if (row.completes_at && *row.completes_at <= *row.fails_at) {
-    return Error::BadInput(fmt::format("\"completes_at\" {} is not above \"fails_at\" {}",
-                                       *row.completes_at, *row.fails_at));
+    return Error::BadInput(Format("\"completes_at\" {} is not above \"fails_at\" {}",
+                                  *row.completes_at, *row.fails_at));
   }
   return {};
 }
@@ -330,7 +330,7 @@ Result<MeasuredRow> ReadRow(std::string_view line) {
   try {
     object = Json::parse(line);
   } catch (const Json::parse_error& failure) {
-    return Error::BadInput(fmt::format("not JSON at byte {}", failure.byte));
+    return Error::BadInput(Format("not JSON at byte {}", failure.byte));
   }
   if (!object.is_object()) return Error::BadInput("a row is a JSON object");
   MeasuredRow row;
@@ -348,7 +348,7 @@ Result<MeasuredRow> ReadRow(std::string_view line) {
   if (const std::optional<Task> known = ParseTask(task)) {
     row.recipe.task = *known;
   } else {
-    row.unsupported = fmt::format("task {}", task);
+    row.unsupported = Format("task {}", task);
   }
   HEADROOM_RETURN_IF_ERROR(ReadMeasurements(object, row));
   return row;
@@ -364,14 +364,14 @@ Result<std::vector<MeasuredRow>> ReadMeasuredRows(std::string_view text, std::st
     text = newline == std::string_view::npos ? std::string_view() : text.substr(newline + 1);
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     Result<MeasuredRow> row = ReadRow(line);
-    if (!row.ok()) return row.error().In(fmt::format("{}:{}", origin, number));
+    if (!row.ok()) return row.error().In(Format("{}:{}", origin, number));
     rows.push_back(*std::move(row));
   }
   if (rows.empty()) {
     return Error::BadInput(
-        fmt::format("{}: holds no rows: give a file of measured runs, one JSON "
-                    "object a line",
-                    origin));
+        Format("{}: holds no rows: give a file of measured runs, one JSON "
+               "object a line",
+               origin));
   }
   return rows;
 }

@@ -12,6 +12,7 @@
 
 #include "arguments.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "child_process.h"
 #include "command.h"
 #include "observe/nvml.h"
@@ -74,7 +75,7 @@ class Screen {
     winsize size{};
     const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 1;
     const auto most = static_cast<size_t>(known ? size.ws_row - 1 : 24);
-    std::string out = lines_ > 0 ? fmt::format("\x1b[{}A\x1b[J", lines_) : "";
+    std::string out = lines_ > 0 ? Format("\x1b[{}A\x1b[J", lines_) : "";
     lines_ = 0;
     for (size_t at = 0; at < text.size();) {
       // What has scrolled off cannot be drawn over.
@@ -114,7 +115,7 @@ Result<ExitCode> Live(const Nvml& nvml, const WatchOptions& options, const TextS
   const ProcessTable table;
   HEADROOM_ASSIGN_OR_RETURN(Cards cards, ReadCards(nvml, options));
   if (!options.pids.empty() && !AnyThere(cards, table, options.pids)) {
-    return Error::BadInput(fmt::format("--pid {}: no such process", fmt::join(options.pids, ",")));
+    return Error::BadInput(Format("--pid {}: no such process", fmt::join(options.pids, ",")));
   }
   const SignalGate gate;
   observe::WatchedIds ids(options.pids);
@@ -158,12 +159,11 @@ void WarnOfOthers(const Cards& before, const ProcessTable& table) {
     std::vector<std::string> who;
     for (const observe::GpuProcess& process : flat[i].processes) {
       const std::string name = table.Name(process.pid);
-      who.push_back(fmt::format("{} (pid {}{})", name.empty() ? "not visible here" : name,
-                                process.pid,
-                                process.bytes ? ", " + FormatMiB(*process.bytes) : ""));
+      who.push_back(Format("{} (pid {}{})", name.empty() ? "not visible here" : name, process.pid,
+                           process.bytes ? ", " + FormatMiB(*process.bytes) : ""));
     }
-    Warn("watch", fmt::format("GPU {} is not idle: {} used, by {}", gpus[i],
-                              FormatMiB(flat[i].used), fmt::join(who, ", ")));
+    Warn("watch", Format("GPU {} is not idle: {} used, by {}", gpus[i], FormatMiB(flat[i].used),
+                         fmt::join(who, ", ")));
   }
 }
 
@@ -239,9 +239,9 @@ Result<ExitCode> Watch(std::span<const std::string> words) {
   std::span<const std::string> command;
   if (dashes != words.end()) command = std::span<const std::string>(dashes + 1, words.end());
   if (!flags.empty() && !flags.front().starts_with('-')) {
-    return Error::BadInput(fmt::format(
-        "unexpected argument \"{}\": to watch a command, write headroom watch -- {} ...",
-        flags.front(), flags.front()));
+    return Error::BadInput(
+        Format("unexpected argument \"{}\": to watch a command, write headroom watch -- {} ...",
+               flags.front(), flags.front()));
   }
   HEADROOM_ASSIGN_OR_RETURN(const Arguments arguments, ParseArguments(WatchSyntax(), flags));
   if (arguments.wants_help()) return Print(HelpText(WatchSyntax()));

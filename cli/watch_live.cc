@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watch_live.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+
+#include "base/format.h"
 
 namespace headroom::cli {
 namespace {
@@ -26,8 +26,7 @@ std::vector<GpuProcess> Shown(const GpuMemory& memory, const std::vector<uint32_
 }
 
 std::string SizeLine(std::string_view name, Bytes size, std::string_view more) {
-  std::string line =
-      fmt::format("  {}{}  {}", PadRight(name, 10), PadLeft(FormatMiB(size), 13), more);
+  std::string line = Format("  {}{}  {}", PadRight(name, 10), PadLeft(FormatMiB(size), 13), more);
   line.erase(line.find_last_not_of(' ') + 1);
   return line + '\n';
 }
@@ -36,7 +35,7 @@ std::string ProcessesText(const GpuMemory& memory, const ProcessTable& table,
                           const std::vector<uint32_t>& pids, const TextStyle& style) {
   if (!memory.processes_missing.empty()) {
     return Paragraph(style, "  ",
-                     fmt::format("The driver lists no processes: {}.", memory.processes_missing));
+                     Format("The driver lists no processes: {}.", memory.processes_missing));
   }
   std::vector<GpuProcess> processes = Shown(memory, pids);
   std::ranges::stable_sort(processes, [](const GpuProcess& a, const GpuProcess& b) {
@@ -48,8 +47,8 @@ std::string ProcessesText(const GpuMemory& memory, const ProcessTable& table,
     if (name.empty()) name = "(not visible here)";
     if (process.type == GpuProcess::Type::kGraphics) name += ", graphics";
     const std::string size = process.bytes ? FormatMiB(*process.bytes) : "not told";
-    out += fmt::format("  {}{}  {}\n", PadLeft(std::to_string(process.pid), 10), PadLeft(size, 13),
-                       Shorten(style, name, style.width - 27));
+    out += Format("  {}{}  {}\n", PadLeft(std::to_string(process.pid), 10), PadLeft(size, 13),
+                  Shorten(style, name, style.width - 27));
   }
   if (processes.empty()) {
     const std::string_view none =
@@ -70,10 +69,10 @@ std::string CardText(const std::string& label, const GpuMemory& memory, const Pr
       PadRight(Paint(style, Colour::kBlue, Bar(style, share, bar_width)), bar_width);
   std::string out =
       Paint(style, Colour::kBold,
-            Shorten(style, fmt::format("{}: {}, {}", label, memory.name, FormatMiB(memory.total)),
+            Shorten(style, Format("{}: {}, {}", label, memory.name, FormatMiB(memory.total)),
                     style.width)) +
       '\n';
-  out += SizeLine("used", memory.used, fmt::format("{}  {}", bar, PadLeft(Percent(share), 8)));
+  out += SizeLine("used", memory.used, Format("{}  {}", bar, PadLeft(Percent(share), 8)));
   out += SizeLine("free", memory.free, "");
   if (memory.reserved) out += SizeLine("driver", *memory.reserved, "reserved, not in used");
   return out + ProcessesText(memory, table, pids, style);
@@ -120,10 +119,10 @@ std::string CardsText(const std::vector<GpuMemory>& cards, const ProcessTable& t
     out += CardText(label, memory, table, pids, style);
   };
   for (const GpuMemory& card : cards) {
-    const std::string label = fmt::format("GPU {}", card.index);
+    const std::string label = Format("GPU {}", card.index);
     if (card.instances.empty()) add(label, card);
     for (const GpuMemory& instance : card.instances) {
-      add(fmt::format("{} MIG {}", label, instance.index), instance);
+      add(Format("{} MIG {}", label, instance.index), instance);
     }
   }
   return out;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watch_options.h"
 
-#include <fmt/format.h>
-
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <string_view>
 
+#include "base/format.h"
 #include "output.h"
 
 namespace headroom::cli {
@@ -60,7 +59,7 @@ Result<std::vector<T>> ReadList(std::string_view flag, const std::string& text, 
     const auto [end, failure] = std::from_chars(part.data(), part.data() + part.size(), number);
     if (failure != std::errc() || end != part.data() + part.size() || number < 0 || number > most) {
       return Error::BadInput(
-          fmt::format("{} {}: not a list of numbers: write {} {}", flag, text, flag, example));
+          Format("{} {}: not a list of numbers: write {} {}", flag, text, flag, example));
     }
     numbers.push_back(number);
     if (part.size() == rest.size()) return numbers;
@@ -73,8 +72,8 @@ Result<double> ReadInterval(const std::string& text) {
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (failure != std::errc() || end != text.data() + text.size() || !std::isfinite(seconds) ||
       seconds < kShortest || seconds > kLongest) {
-    return Error::BadInput(fmt::format(
-        "--interval {}: must be seconds from {} to {:.0f}: write 0.5", text, kShortest, kLongest));
+    return Error::BadInput(Format("--interval {}: must be seconds from {} to {:.0f}: write 0.5",
+                                  text, kShortest, kLongest));
   }
   return seconds;
 }
@@ -84,7 +83,7 @@ Result<int64_t> ReadCount(const std::string& text) {
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (failure != std::errc() || end != text.data() + text.size() || count < 1) {
     return Error::BadInput(
-        fmt::format("--count {}: must be a whole number of at least 1: write 10", text));
+        Format("--count {}: must be a whole number of at least 1: write 10", text));
   }
   return count;
 }
@@ -101,7 +100,7 @@ Result<WatchOptions> ReadWatchOptions(const Arguments& arguments,
     options.interval = kCommandInterval;
     for (const std::string_view flag : {"--pid", "--count"}) {
       if (!arguments.Has(flag)) continue;
-      return Error::BadInput(fmt::format(
+      return Error::BadInput(Format(
           "{} has no meaning with a command: its own processes are watched until it ends", flag));
     }
   }

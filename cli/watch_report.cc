@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/format.h"
 #include "report/chart_text.h"
 #include "version.h"
 
@@ -25,7 +26,7 @@ constexpr size_t kMostPageSamples = 4000;
 // On one line: a script behind `sh -c` has several.
 std::string CommandLine(const Recording& recording) {
   if (recording.command.empty()) return "device memory";
-  std::string line = fmt::format("{}", fmt::join(recording.command, " "));
+  std::string line = Format("{}", fmt::join(recording.command, " "));
   std::ranges::replace_if(
       line, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   return line;
@@ -38,7 +39,7 @@ std::string OwnName(const Recording& recording) {
 
 std::string ExitWords(const Recording& recording) {
   if (!recording.exit_code) return "";
-  return fmt::format("exit code {}", *recording.exit_code);
+  return Format("exit code {}", *recording.exit_code);
 }
 
 // Those worth showing: where the watched held memory; all when nothing was watched.
@@ -57,10 +58,9 @@ std::vector<const DeviceRecording*> ShownDevices(const Recording& recording) {
 }
 
 std::string DeviceWords(const DeviceRecording& device) {
-  std::string text =
-      fmt::format("{}: {}, {}", device.Label(), device.name, FormatMiB(device.total));
+  std::string text = Format("{}: {}, {}", device.Label(), device.name, FormatMiB(device.total));
   if (device.reserved) {
-    text += fmt::format(", {} reserved by the driver", FormatMiB(*device.reserved));
+    text += Format(", {} reserved by the driver", FormatMiB(*device.reserved));
   }
   return text;
 }
@@ -103,11 +103,10 @@ std::vector<Rung> Rungs(const DeviceRecording& device) {
 
 std::string LadderText(const Recording& recording, const DeviceRecording& device,
                        const TextStyle& style) {
-  std::string out =
-      Paint(style, Colour::kDim,
-            fmt::format("  {}{}{}{}", PadRight("", 8), PadLeft(OwnName(recording), 15),
-                        PadLeft("card used", 15), PadLeft("at", 10))) +
-      '\n';
+  std::string out = Paint(style, Colour::kDim,
+                          Format("  {}{}{}{}", PadRight("", 8), PadLeft(OwnName(recording), 15),
+                                 PadLeft("card used", 15), PadLeft("at", 10))) +
+                    '\n';
   const std::vector<Rung> rungs = Rungs(device);
   Bytes highest(1);
   for (const Rung& rung : rungs) highest = std::max(highest, rung.used);
@@ -115,11 +114,11 @@ std::string LadderText(const Recording& recording, const DeviceRecording& device
   for (const Rung& rung : rungs) {
     const double share =
         static_cast<double>(rung.used.count()) / static_cast<double>(highest.count());
-    std::string line = fmt::format(
-        "  {}{}{}{}  {}", PadRight(rung.name, 8), PadLeft(rung.own ? FormatMiB(*rung.own) : "", 15),
-        PadLeft(FormatMiB(rung.used), 15),
-        PadLeft(rung.seconds ? fmt::format("{:.2f} s", *rung.seconds) : "", 10),
-        Paint(style, Colour::kBlue, Bar(style, share, bar_width)));
+    std::string line =
+        Format("  {}{}{}{}  {}", PadRight(rung.name, 8),
+               PadLeft(rung.own ? FormatMiB(*rung.own) : "", 15), PadLeft(FormatMiB(rung.used), 15),
+               PadLeft(rung.seconds ? Format("{:.2f} s", *rung.seconds) : "", 10),
+               Paint(style, Colour::kBlue, Bar(style, share, bar_width)));
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + '\n';
   }
@@ -183,24 +182,24 @@ std::string ProcessText(const Recording& recording, const DeviceRecording& devic
                         const TextStyle& style) {
   if (!device.processes_missing.empty()) {
     return Paragraph(style, "  ",
-                     fmt::format("The driver lists no processes: {}.", device.processes_missing));
+                     Format("The driver lists no processes: {}.", device.processes_missing));
   }
   if (device.processes.empty()) return "";
   std::string out =
       Paint(style, Colour::kDim,
-            fmt::format("  {}{}{}", PadLeft("pid", 9), PadLeft("highest", 15), "  process")) +
+            Format("  {}{}{}", PadLeft("pid", 9), PadLeft("highest", 15), "  process")) +
       '\n';
   const std::vector<observe::RecordedProcess> processes = Processes(device);
   for (size_t i = 0; i < std::min(processes.size(), kProcessesShown); ++i) {
     const observe::RecordedProcess& process = processes[i];
     std::string name = NameOf(process);
-    if (process.own) name += fmt::format(" ({})", OwnName(recording));
-    out += fmt::format("  {}{}  {}\n", PadLeft(std::to_string(process.pid), 9),
-                       PadLeft(process.peak ? FormatMiB(*process.peak) : "not told", 15),
-                       Shorten(style, name, style.width - 28));
+    if (process.own) name += Format(" ({})", OwnName(recording));
+    out += Format("  {}{}  {}\n", PadLeft(std::to_string(process.pid), 9),
+                  PadLeft(process.peak ? FormatMiB(*process.peak) : "not told", 15),
+                  Shorten(style, name, style.width - 28));
   }
   if (processes.size() > kProcessesShown) {
-    out += fmt::format("  and {} more\n", processes.size() - kProcessesShown);
+    out += Format("  and {} more\n", processes.size() - kProcessesShown);
   }
   return out;
 }
@@ -233,14 +232,14 @@ void AddDevice(const Recording& recording, const DeviceRecording& device, Report
 std::string PeakSentence(const DeviceRecording& device) {
   const DeviceLadder ladder = LadderOf(device);
   const Bytes peak = device.match == OwnMatch::kNone ? ladder.peak.used : ladder.peak.own;
-  return fmt::format("Peak of {} on {} after {:.2f} s.", FormatMiB(peak), device.Label(),
-                     ladder.peak.seconds);
+  return Format("Peak of {} on {} after {:.2f} s.", FormatMiB(peak), device.Label(),
+                ladder.peak.seconds);
 }
 
 }  // namespace
 
 std::string RecordingText(const Recording& recording, const TextStyle& style) {
-  std::string title = fmt::format("{:.1f} s", recording.seconds);
+  std::string title = Format("{:.1f} s", recording.seconds);
   if (recording.exit_code) title += ", " + ExitWords(recording);
   std::string out =
       Paint(style, Colour::kBold, Shorten(style, CommandLine(recording), style.width)) + '\n' +
@@ -264,10 +263,10 @@ std::string RecordingText(const Recording& recording, const TextStyle& style) {
 
 ReportPage RecordingPage(const Recording& recording) {
   ReportPage page;
-  page.generator = fmt::format("headroom {}", kVersion);
+  page.generator = Format("headroom {}", kVersion);
   page.kind = "watch";
   page.heading = CommandLine(recording);
-  page.facts = {fmt::format("{:.1f} s", recording.seconds)};
+  page.facts = {Format("{:.1f} s", recording.seconds)};
   if (recording.exit_code) page.facts.push_back(ExitWords(recording));
   if (!recording.driver.empty()) page.facts.push_back("driver " + recording.driver);
   const std::vector<const DeviceRecording*> devices = ShownDevices(recording);
@@ -289,7 +288,7 @@ ReportPage RecordingPage(const Recording& recording) {
       page.totals.push_back({"context", ladder.context->own, "the first level that was held"});
     }
     page.totals.push_back({"peak", own ? ladder.peak.own : ladder.peak.used,
-                           fmt::format("after {:.2f} s", ladder.peak.seconds)});
+                           Format("after {:.2f} s", ladder.peak.seconds)});
     page.totals.push_back({"card used at the peak", ladder.peak.used, "as nvidia-smi shows it"});
     page.limit = PageRung{device.name, device.total - device.reserved.value_or(Bytes(0))};
   }

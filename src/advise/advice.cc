@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "advise/advice.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
 #include "advise/why_not.h"
+#include "base/format.h"
 
 namespace headroom {
 namespace {
@@ -40,8 +39,8 @@ Variant WithMicroBatch(Variant variant, int64_t micro) {
 }
 
 std::string MicroBatchName(const Variant& variant) {
-  return fmt::format("micro-batch {} x {}", variant.recipe.per_device_train_batch_size,
-                     variant.recipe.gradient_accumulation_steps);
+  return Format("micro-batch {} x {}", variant.recipe.per_device_train_batch_size,
+                variant.recipe.gradient_accumulation_steps);
 }
 
 auto RankOf(const Change& change) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/format.h"
+
 namespace headroom {
 namespace {
 
@@ -44,14 +46,14 @@ std::string WhyNot(const Trial& asked, const Trial& changed, Component lowers) {
     std::vector<std::string> parts;
     for (size_t i = 0; i < std::min<size_t>(differences.size(), 3); ++i) {
       const Difference& d = differences[i];
-      parts.push_back(fmt::format("{} {}{}", Name(d.component), d.bytes > 0 ? "+" : "-",
-                                  FormatBytes(Bytes(std::abs(d.bytes)))));
+      parts.push_back(Format("{} {}{}", Name(d.component), d.bytes > 0 ? "+" : "-",
+                             FormatBytes(Bytes(std::abs(d.bytes)))));
     }
-    return fmt::format("it moves as much as it saves; at the peak: {}", fmt::join(parts, ", "));
+    return Format("it moves as much as it saves; at the peak: {}", fmt::join(parts, ", "));
   }
   const Bytes held = asked.at_peak[static_cast<size_t>(lowers)];
-  return fmt::format("the peak lies in {}, where {} of {} are {}", PhaseOf(asked.peak_phase),
-                     FormatBytes(held), FormatBytes(asked.allocated), Name(lowers));
+  return Format("the peak lies in {}, where {} of {} are {}", PhaseOf(asked.peak_phase),
+                FormatBytes(held), FormatBytes(asked.allocated), Name(lowers));
 }
 
 }  // namespace headroom

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "advise/workbench.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include "base/format.h"
 
 namespace headroom {
 namespace {
@@ -23,14 +23,14 @@ bool FitsUnder(const Prediction& prediction, Bytes cap) {
 std::string KeyOf(const Variant& variant) {
   const Recipe& r = variant.recipe;
   const AllocatorOptions& a = variant.allocator;
-  return fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} | {} {} {} {}", static_cast<int>(r.task),
-      static_cast<int>(r.driver), r.per_device_train_batch_size, r.sequence_length,
-      r.target_sequence_length, Name(r.precision), Name(r.weights_dtype.value_or(DType::kFloat32)),
-      Name(r.optim), Name(r.attn_implementation), r.gradient_checkpointing, r.use_reentrant,
-      r.gradient_accumulation_steps, r.max_grad_norm, r.attention_mask, r.steps,
-      static_cast<int>(a.backend), a.max_split_size.count(), a.roundup_power2_divisions,
-      a.garbage_collection_threshold);
+  return Format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} | {} {} {} {}",
+                static_cast<int>(r.task), static_cast<int>(r.driver), r.per_device_train_batch_size,
+                r.sequence_length, r.target_sequence_length, Name(r.precision),
+                Name(r.weights_dtype.value_or(DType::kFloat32)), Name(r.optim),
+                Name(r.attn_implementation), r.gradient_checkpointing, r.use_reentrant,
+                r.gradient_accumulation_steps, r.max_grad_norm, r.attention_mask, r.steps,
+                static_cast<int>(a.backend), a.max_split_size.count(), a.roundup_power2_divisions,
+                a.garbage_collection_threshold);
 }
 
 const Trial& Workbench::TryWith(const Variant& variant, Detail detail) {

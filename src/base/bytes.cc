@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/bytes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
 #include <string>
+
+#include "base/format.h"
 
 namespace headroom {
 namespace {
@@ -25,21 +25,21 @@ std::string WithThousands(std::string digits) {
 
 std::string FormatMiB(Bytes size) {
   const int64_t magnitude = std::abs(size.count());
-  if (magnitude < (1 << 10)) return fmt::format("{} B", size.count());
+  if (magnitude < (1 << 10)) return Format("{} B", size.count());
   if (magnitude < (1 << 20))
-    return fmt::format("{:.1f} KiB", static_cast<double>(size.count()) / 1024.0);
-  return WithThousands(fmt::format("{:.1f}", size.mib())) + " MiB";
+    return Format("{:.1f} KiB", static_cast<double>(size.count()) / 1024.0);
+  return WithThousands(Format("{:.1f}", size.mib())) + " MiB";
 }
 
 std::string FormatBytes(Bytes size) {
   if (std::abs(size.count()) < (int64_t{1} << 30)) return FormatMiB(size);
-  return WithThousands(fmt::format("{:.2f}", size.gib())) + " GiB";
+  return WithThousands(Format("{:.2f}", size.gib())) + " GiB";
 }
 
 Result<Bytes> ParseBytes(std::string_view text) {
   const auto bad = [&](std::string_view why) {
     return Error::BadInput(
-        fmt::format("\"{}\" is not a memory size ({}): write it like 12GiB or 800MiB", text, why));
+        Format("\"{}\" is not a memory size ({}): write it like 12GiB or 800MiB", text, why));
   };
   std::string_view rest = text;
   while (!rest.empty() && std::isspace(static_cast<unsigned char>(rest.front())))

@@ -14,6 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "base/format.h"
+
 namespace headroom {
 namespace {
 
@@ -43,8 +45,8 @@ class Writer {
   void Key(std::string_view name) { fmt::format_to(std::back_inserter(out_), "\"{}\":", name); }
 
   // "name":[…] with one element per item, written by `format(item)`.
-  template <typename Items, typename Format>
-  void Column(std::string_view name, const Items& items, const Format& format) {
+  template <typename Items, typename Write>
+  void Column(std::string_view name, const Items& items, const Write& format) {
     Key(name);
     char separator = '[';
     for (const auto& item : items) {
@@ -234,7 +236,7 @@ class ColumnReader : public nlohmann::json_sax<Json> {
   bool null() override { return Other("null"); }
   bool binary(Json::binary_t&) override { return Other("binary"); }
   bool parse_error(size_t position, const std::string&, const Json::exception&) override {
-    problem_ = fmt::format("not JSON at byte {}", position);
+    problem_ = Format("not JSON at byte {}", position);
     return false;
   }
 
@@ -252,12 +254,12 @@ class ColumnReader : public nlohmann::json_sax<Json> {
     std::string place = prefix_ + key_;
     // A name of ours stands bare; anything else may hold line breaks and is quoted.
     if (!place.empty() && !columns_.contains(place)) place = Quoted(place);
-    problem_ = place.empty() ? std::string(what) : fmt::format("{}: {}", place, what);
+    problem_ = place.empty() ? std::string(what) : Format("{}: {}", place, what);
     return false;
   }
   bool Other(std::string_view what) {
     if (depth_ == 0) return Fail("no JSON object");
-    return target_ == nullptr || Fail(fmt::format("{} instead of a whole number or a text", what));
+    return target_ == nullptr || Fail(Format("{} instead of a whole number or a text", what));
   }
 
   std::map<std::string, Column, std::less<>> columns_;
@@ -272,23 +274,23 @@ class ColumnReader : public nlohmann::json_sax<Json> {
 // ---- Reading: the columns into a ledger ----
 
 Error Bad(std::string_view field, std::string_view what) {
-  return Error::BadInput(fmt::format("{}: {}", field, what));
+  return Error::BadInput(Format("{}: {}", field, what));
 }
 Error BadAt(std::string_view field, size_t index, std::string_view what) {
-  return Error::BadInput(fmt::format("{}[{}]: {}", field, index, what));
+  return Error::BadInput(Format("{}[{}]: {}", field, index, what));
 }
 
 Status CheckHeader(const ColumnReader& in) {
   if (in.strings("format") != Strings{std::string(kFormat)}) {
     return Error::BadInput(
-        fmt::format("is no ledger: \"format\" is not \"{}\" (plan --ledger writes one)", kFormat));
+        Format("is no ledger: \"format\" is not \"{}\" (plan --ledger writes one)", kFormat));
   }
   const Ints& schema = in.ints("schema");
   if (schema.size() != 1) return Bad("schema", "missing");
   if (schema[0] != kLedgerSchema) {
-    return Bad("schema", fmt::format("version {}, but this program reads version {}: write the "
-                                     "ledger again with it",
-                                     schema[0], kLedgerSchema));
+    return Bad("schema", Format("version {}, but this program reads version {}: write the "
+                                "ledger again with it",
+                                schema[0], kLedgerSchema));
   }
   for (const Field& field : kFields) {
     if (!in.Has(field.path)) return Bad(field.path, "missing");
@@ -301,7 +303,7 @@ Status CheckLengths(const ColumnReader& in, std::span<const std::string_view> pa
   for (const std::string_view path : paths) {
     const size_t length = in.ints(path).size() + in.strings(path).size();
     if (length != count) {
-      return Bad(path, fmt::format("{} values where {} belong", length, count));
+      return Bad(path, Format("{} values where {} belong", length, count));
     }
   }
   return {};
@@ -311,7 +313,7 @@ Status CheckRange(const ColumnReader& in, std::string_view path, size_t limit) {
   const Ints& column = in.ints(path);
   for (size_t i = 0; i < column.size(); ++i) {
     if (column[i] < 0 || static_cast<size_t>(column[i]) >= limit) {
-      return BadAt(path, i, fmt::format("{} is outside its table of {}", column[i], limit));
+      return BadAt(path, i, Format("{} is outside its table of {}", column[i], limit));
     }
   }
   return {};
@@ -324,7 +326,7 @@ Result<std::vector<Enum>> MapNames(const ColumnReader& in, std::string_view path
   std::vector<Enum> mapped;
   for (const std::string& name : in.strings(path)) {
     const std::optional<Enum> value = parse(name);
-    if (!value) return BadAt(path, mapped.size(), fmt::format("unknown name {}", Quoted(name)));
+    if (!value) return BadAt(path, mapped.size(), Format("unknown name {}", Quoted(name)));
     mapped.push_back(*value);
   }
   return mapped;
@@ -366,7 +368,7 @@ class Player {
       for (size_t i = 0; i < names.size(); ++i) {
         const size_t id = of_modules ? static_cast<size_t>(ledger_.InternModule(names[i]))
                                      : static_cast<size_t>(ledger_.InternOp(names[i]));
-        if (id != i) return BadAt(table, i, fmt::format("{} stands twice", Quoted(names[i])));
+        if (id != i) return BadAt(table, i, Format("{} stands twice", Quoted(names[i])));
       }
     }
     return {};
@@ -379,7 +381,7 @@ class Player {
     std::vector<ContextPart> parts;
     for (size_t i = 0; i < names.size(); ++i) {
       if (bytes[i] < 0 || bytes[i] > kLargestSize / static_cast<int64_t>(names.size())) {
-        return BadAt("context.bytes", i, fmt::format("{} is no size", bytes[i]));
+        return BadAt("context.bytes", i, Format("{} is no size", bytes[i]));
       }
       parts.push_back({names[i], Bytes(bytes[i])});
     }
@@ -393,7 +395,7 @@ class Player {
     std::string types = in_.strings("events.type")[0];
     const size_t bad = types.find_first_not_of(kTypeLetters);
     if (bad != std::string::npos) {
-      return BadAt("events.type", bad, fmt::format("not one of the letters {}", kTypeLetters));
+      return BadAt("events.type", bad, Format("not one of the letters {}", kTypeLetters));
     }
     const auto blocks = static_cast<size_t>(std::count(types.begin(), types.end(), 'a'));
     const auto marks = static_cast<size_t>(std::count(types.begin(), types.end(), 'm'));
@@ -418,15 +420,15 @@ class Player {
                                            : PlayMark(at, value));
     if (ledger_.allocated() > ledger_.reserved()) {
       return BadAt("events", at,
-                   fmt::format("{} bytes allocated, but only {} reserved",
-                               ledger_.allocated().count(), ledger_.reserved().count()));
+                   Format("{} bytes allocated, but only {} reserved", ledger_.allocated().count(),
+                          ledger_.reserved().count()));
     }
     return {};
   }
 
   Status PlayAlloc(size_t at, int64_t bytes) {
     if (bytes < 0 || bytes > kLargestSize - ledger_.allocated().count()) {
-      return BadAt("events.value", at, fmt::format("{} is no size", bytes));
+      return BadAt("events.value", at, Format("{} is no size", bytes));
     }
     const size_t block = live_.size();
     const auto column = [&](std::string_view path) {
@@ -441,10 +443,10 @@ class Player {
 
   Status PlayFree(size_t at, int64_t block) {
     if (block < 0 || static_cast<size_t>(block) >= live_.size()) {
-      return BadAt("events.value", at, fmt::format("block {} is not yet allocated", block));
+      return BadAt("events.value", at, Format("block {} is not yet allocated", block));
     }
     if (!live_[static_cast<size_t>(block)]) {
-      return BadAt("events.value", at, fmt::format("block {} is freed twice", block));
+      return BadAt("events.value", at, Format("block {} is freed twice", block));
     }
     live_[static_cast<size_t>(block)] = false;
     ledger_.Free(BlockId(static_cast<uint32_t>(block)));
@@ -454,7 +456,7 @@ class Player {
   Status PlayReserve(size_t at, int64_t change) {
     const int64_t reserved = ledger_.reserved().count();
     if (change > kLargestSize - reserved || change < -reserved) {
-      return BadAt("events.value", at, fmt::format("reserved cannot change by {}", change));
+      return BadAt("events.value", at, Format("reserved cannot change by {}", change));
     }
     ledger_.ChangeReserved(Bytes(change));
     return {};
@@ -463,11 +465,11 @@ class Player {
   Status PlayMark(size_t at, int64_t mark) {
     const size_t next = ledger_.marks().size();
     if (mark != static_cast<int64_t>(next)) {
-      return BadAt("events.value", at, fmt::format("mark {} where mark {} belongs", mark, next));
+      return BadAt("events.value", at, Format("mark {} where mark {} belongs", mark, next));
     }
     const int64_t step = in_.ints("marks.step")[next];
     if (step < 0 || step > std::numeric_limits<int>::max()) {
-      return BadAt("marks.step", next, fmt::format("{} is no step", step));
+      return BadAt("marks.step", next, Format("{} is no step", step));
     }
     ledger_.Mark(marks_[next], static_cast<int>(step));
     const PhaseMark& made = ledger_.marks().back();
@@ -490,7 +492,7 @@ class Player {
     const Ints& column = in_.ints(path);
     if (index >= column.size()) return Bad(path, "missing");
     if (column[index] == computed) return {};
-    return BadAt(path, index, fmt::format("{}, but the events yield {}", column[index], computed));
+    return BadAt(path, index, Format("{}, but the events yield {}", column[index], computed));
   }
 
   const ColumnReader& in_;
@@ -506,11 +508,11 @@ class Player {
 
 std::string ToJson(const Ledger& ledger) {
   Writer out;
-  out.Raw(fmt::format("{{\"format\":\"{}\",\"schema\":{},\n", kFormat, kLedgerSchema));
+  out.Raw(Format("{{\"format\":\"{}\",\"schema\":{},\n", kFormat, kLedgerSchema));
   WriteTables(ledger, out);
   WriteStream(ledger, out);
   WriteMarks(ledger, out);
-  out.Raw(fmt::format(
+  out.Raw(Format(
       "\"totals\":{{\"allocated\":{},\"reserved\":{},\"context\":{},\"device\":{},"
       "\"peak_event\":{}}}}}\n",
       ledger.peak_allocated().count(), ledger.peak_reserved().count(), ledger.context().count(),

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/format.h"
 #include "base/nearest.h"
 #include "model/config_check.h"
 #include "model/config_defaults.h"
@@ -74,11 +75,10 @@ class ModelConfig::Reader {
 Error ModelConfig::Reader::Unknown(const std::string& model_type) const {
   const std::vector<std::string_view> known = KnownModelTypes();
   if (std::string hint = DidYouMean(model_type, known); !hint.empty()) {
-    return Error::BadInput(fmt::format("unknown model_type {}{}", Quoted(model_type), hint));
+    return Error::BadInput(Format("unknown model_type {}{}", Quoted(model_type), hint));
   }
-  return Error::Unsupported(
-      fmt::format("model_type {} is not one that Headroom knows; those are {}", Quoted(model_type),
-                  fmt::join(known, ", ")));
+  return Error::Unsupported(Format("model_type {} is not one that Headroom knows; those are {}",
+                                   Quoted(model_type), fmt::join(known, ", ")));
 }
 
 Status ModelConfig::Reader::FindClass(const Json& file) {
@@ -89,7 +89,7 @@ Status ModelConfig::Reader::FindClass(const Json& file) {
   }
   if (!found->is_string()) {
     return Error::BadInput(
-        fmt::format("\"model_type\" must be a string such as \"bert\", not {}", Shown(*found)));
+        Format("\"model_type\" must be a string such as \"bert\", not {}", Shown(*found)));
   }
   const std::string& model_type = found->get_ref<const std::string&>();
   class_ = FindConfigClass(model_type);
@@ -122,9 +122,8 @@ Status ModelConfig::Reader::EnterTextPart(Json& file) {
        {"dtype", "torch_dtype", "tie_word_embeddings", "id2label", "num_labels"}) {
     if (file.contains(shared) && !text.contains(shared)) text[shared] = file[shared];
   }
-  warnings_.push_back(
-      fmt::format("{}: of the composite model_type {} only the text part, {}, is read", origin_,
-                  Quoted(whole), text_type));
+  warnings_.push_back(Format("{}: of the composite model_type {} only the text part, {}, is read",
+                             origin_, Quoted(whole), text_type));
   file = std::move(text);
   return {};
 }
@@ -134,7 +133,7 @@ Status ModelConfig::Reader::ReadArchitectures(const Json& file) {
   if (found == file.end() || found->is_null()) return {};
   if (!KindMatches('S', *found)) {
     return Error::BadInput(
-        fmt::format("\"architectures\" must be a list of strings, not {}", Shown(*found)));
+        Format("\"architectures\" must be a list of strings, not {}", Shown(*found)));
   }
   architectures_ = found->get<std::vector<std::string>>();
   return {};
@@ -189,9 +188,9 @@ Status ModelConfig::Reader::Merge(Json& file) {
     const std::string target(alias->target);
     if (file.contains(target) && file[target] != value) {
       warnings_.push_back(
-          fmt::format("{}: \"{}\" is {} and \"{}\", the same attribute, is {}; the "
-                      "former counts",
-                      origin_, key, Shown(value), target, Shown(file[target])));
+          Format("{}: \"{}\" is {} and \"{}\", the same attribute, is {}; the "
+                 "former counts",
+                 origin_, key, Shown(value), target, Shown(file[target])));
     }
     HEADROOM_RETURN_IF_ERROR(MergeKey(target, value));
   }
@@ -204,7 +203,7 @@ Status ModelConfig::Reader::ReadLabels(const Json& file) {
   const auto labels = file.find("id2label");
   if (labels == file.end() || labels->is_null()) return {};
   if (!labels->is_object()) {
-    return Error::BadInput(fmt::format("\"id2label\" must be an object, not {}", Shown(*labels)));
+    return Error::BadInput(Format("\"id2label\" must be an object, not {}", Shown(*labels)));
   }
   if (!file.contains("num_labels") && !labels->empty()) merged_["num_labels"] = labels->size();
   return {};
@@ -216,14 +215,14 @@ Status ModelConfig::Reader::ReadDType(const Json& file) {
     if (found == file.end() || found->is_null()) continue;
     if (!found->is_string()) {
       return Error::BadInput(
-          fmt::format("\"{}\" must be a string such as \"bfloat16\", not {}", key, Shown(*found)));
+          Format("\"{}\" must be a string such as \"bfloat16\", not {}", key, Shown(*found)));
     }
     merged_["dtype"] = *found;
     if (!ParseDType(found->get_ref<const std::string&>())) {
       warnings_.push_back(
-          fmt::format("{}: \"{}\" {} is not a dtype that Headroom knows; taken as "
-                      "not given",
-                      origin_, key, Shown(*found)));
+          Format("{}: \"{}\" {} is not a dtype that Headroom knows; taken as "
+                 "not given",
+                 origin_, key, Shown(*found)));
     }
   }
   return {};
@@ -239,8 +238,8 @@ void ModelConfig::Reader::WarnOfMisspellings(const Json& file) {
     if (std::ranges::find(known, key) != known.end() || key.size() > 100) continue;
     for (const std::string_view name : known) {
       if (file.contains(name) || !IsMisspelling(key, name)) continue;
-      warnings_.push_back(fmt::format("{}: {} is not known to {}: did you mean \"{}\"?", origin_,
-                                      Quoted(key), class_->model_type, name));
+      warnings_.push_back(Format("{}: {} is not known to {}: did you mean \"{}\"?", origin_,
+                                 Quoted(key), class_->model_type, name));
       break;
     }
   }
@@ -345,7 +344,7 @@ namespace {
 
 template <typename T>
 T Required(std::optional<T> value, const std::string& model_type, std::string_view key) {
-  HEADROOM_CHECK(value.has_value(), fmt::format("no \"{}\" in a {} config", key, model_type));
+  HEADROOM_CHECK(value.has_value(), Format("no \"{}\" in a {} config", key, model_type));
   return *std::move(value);
 }
 
@@ -388,7 +387,7 @@ bool ModelConfig::Has(std::string_view key) const { return attributes_->Find(key
 
 ModelConfig ModelConfig::With(std::string_view key, std::string_view value) const {
   const Json parsed = Json::parse(value, nullptr, /*allow_exceptions=*/false);
-  HEADROOM_CHECK(!parsed.is_discarded(), fmt::format("\"{}\": {} is no JSON", key, value));
+  HEADROOM_CHECK(!parsed.is_discarded(), Format("\"{}\": {} is no JSON", key, value));
   Json file = attributes_->file;
   const std::string_view canonical = attributes_->Canonical(key);
   if (attributes_->config_class == nullptr) {

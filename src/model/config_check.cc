@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/format.h"
 #include "model/json_text.h"
 
 namespace headroom {
@@ -62,7 +63,7 @@ std::string KindsInWords(std::string_view kinds) {
       if (letter == kind) words.push_back(word);
     }
   }
-  return fmt::format("{}", fmt::join(words, " or "));
+  return Format("{}", fmt::join(words, " or "));
 }
 
 std::string Folded(std::string_view name) {
@@ -121,14 +122,14 @@ Status CheckRange(const ConfigAttribute& attribute, const Json& value) {
     const int64_t most = IsLayerCount(name) ? kMostLayers : kLargestSize;
     if (!IsWithin(value, least, most)) {
       return Error::BadInput(
-          fmt::format("\"{}\" must be between {} and {}, not {}", name, least, most, Shown(value)));
+          Format("\"{}\" must be between {} and {}, not {}", name, least, most, Shown(value)));
     }
   }
   if (value.is_number() && IsProbability(name)) {
     const double probability = value.get<double>();
     if (!(probability >= 0 && probability <= 1)) {
       return Error::BadInput(
-          fmt::format("\"{}\" is a probability, from 0 to 1, not {}", name, Shown(value)));
+          Format("\"{}\" is a probability, from 0 to 1, not {}", name, Shown(value)));
     }
   }
   return {};
@@ -138,8 +139,8 @@ Status CheckAttribute(const ConfigAttribute& attribute, const Json& value) {
   const bool matches =
       std::ranges::any_of(attribute.kinds, [&](char kind) { return KindMatches(kind, value); });
   if (!matches && !value.is_null()) {
-    return Error::BadInput(fmt::format("\"{}\" must be {}, not {}", attribute.name,
-                                       KindsInWords(attribute.kinds), Shown(value)));
+    return Error::BadInput(Format("\"{}\" must be {}, not {}", attribute.name,
+                                  KindsInWords(attribute.kinds), Shown(value)));
   }
   if (value.is_array()) {
     for (const Json& element : value) HEADROOM_RETURN_IF_ERROR(CheckRange(attribute, element));
@@ -155,8 +156,8 @@ Status SettleNull(const ConfigAttribute& attribute, Json& value) {
     value = 0.0;
   } else if (!MayBeAnyNumber(attribute.name) &&
              !Contains(attribute.name, {"softcapping", "logit_scale"})) {
-    return Error::BadInput(fmt::format("\"{}\" must be {}, not null", attribute.name,
-                                       KindsInWords(attribute.kinds.substr(0, 1))));
+    return Error::BadInput(Format("\"{}\" must be {}, not null", attribute.name,
+                                  KindsInWords(attribute.kinds.substr(0, 1))));
   }
   return {};
 }
@@ -167,8 +168,8 @@ Status CheckNested(std::string_view name, const Json& defaults, const Json& valu
     if (found == value.end() || standard.is_null()) continue;
     const bool both_numbers = standard.is_number() && found->is_number();
     if (!both_numbers && found->type() != standard.type()) {
-      return Error::BadInput(fmt::format("\"{}\": \"{}\" must be like {}, not {}", name, key,
-                                         Shown(standard), Shown(*found)));
+      return Error::BadInput(Format("\"{}\": \"{}\" must be like {}, not {}", name, key,
+                                    Shown(standard), Shown(*found)));
     }
   }
   return {};

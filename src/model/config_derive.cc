@@ -3,14 +3,13 @@
 // Formulas follow models/*/configuration_*.py and modeling_rope_utils.py of transformers 5.17.0.
 #include "model/config_derive.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "base/format.h"
 #include "model/json_text.h"
 
 namespace headroom {
@@ -66,8 +65,8 @@ Status DeriveSizes(std::string_view type, Json& attributes) {
     const bool derives_head_dim =
         attributes.contains("head_dim") && attributes["head_dim"].is_null();
     if (derives_head_dim && hidden < heads) {
-      return Error::BadInput(fmt::format("\"{}\" is {}, less than the {} of \"{}\"", hidden_key,
-                                         hidden, heads, heads_key));
+      return Error::BadInput(
+          Format("\"{}\" is {}, less than the {} of \"{}\"", hidden_key, hidden, heads, heads_key));
     }
     FillDeclared(attributes, "head_dim", hidden / heads);
     if (type == "gpt_bigcode") {
@@ -96,9 +95,9 @@ Status DeriveT5(Json& attributes) {
   const size_t dash = projection.rfind('-');
   if (dash != std::string::npos && projection.substr(0, dash) != "gated") {
     return Error::BadInput(
-        fmt::format("\"feed_forward_proj\" must be an activation such as \"relu\" or "
-                    "\"gated-gelu\", not {}",
-                    Quoted(projection)));
+        Format("\"feed_forward_proj\" must be an activation such as \"relu\" or "
+               "\"gated-gelu\", not {}",
+               Quoted(projection)));
   }
   const std::string act = dash == std::string::npos ? projection : projection.substr(dash + 1);
   SetIfNull(attributes, "dense_act_fn", projection == "gated-gelu" ? "gelu_new" : act);
@@ -147,7 +146,7 @@ Status DeriveSmolLm3Layers(Json& attributes) {
   const Json rope = attributes["no_rope_layers"];
   if (static_cast<int64_t>(rope.size()) != layers) {
     return Error::BadInput(
-        fmt::format("\"no_rope_layers\" has {} entries for {} layers", rope.size(), layers));
+        Format("\"no_rope_layers\" has {} entries for {} layers", rope.size(), layers));
   }
   const bool slides =
       BoolOr(attributes, "use_sliding_window", false) && IsSet(attributes, "sliding_window");
@@ -166,13 +165,13 @@ Status DeriveGptNeoLayers(Json& attributes) {
         item.is_array() && item.size() == 2 && item[0].is_array() && item[1].is_number_integer();
     if (!well_formed) {
       return Error::BadInput(
-          fmt::format("\"attention_types\" must look like [[[\"global\", \"local\"], 12]], not {}",
-                      Shown(attributes["attention_types"])));
+          Format("\"attention_types\" must look like [[[\"global\", \"local\"], 12]], not {}",
+                 Shown(attributes["attention_types"])));
     }
     for (const Json& kind : item[0]) {
       if (!kind.is_string() || !IsAnyOf(kind.get_ref<const std::string&>(), {"global", "local"})) {
         return Error::BadInput(
-            fmt::format("\"attention_types\" knows \"global\" and \"local\", not {}", Shown(kind)));
+            Format("\"attention_types\" knows \"global\" and \"local\", not {}", Shown(kind)));
       }
     }
     const int64_t times = item[1].get<int64_t>();
@@ -182,7 +181,7 @@ Status DeriveGptNeoLayers(Json& attributes) {
     }
   }
   if (static_cast<int64_t>(expanded.size()) != layers) {
-    return Error::BadInput(fmt::format(
+    return Error::BadInput(Format(
         "\"attention_types\" describes {} layers, \"num_layers\" is {}: set both",
         static_cast<int64_t>(expanded.size()) > layers ? "more" : std::to_string(expanded.size()),
         layers));
@@ -219,9 +218,9 @@ Status DeriveLayers(std::string_view type, Json& attributes) {
     const size_t entries = attributes["layer_types"].size();
     const int64_t layers = IntOr(attributes, "num_hidden_layers", 0);
     if (static_cast<int64_t>(entries) != layers) {
-      return Error::BadInput(fmt::format(
-          "\"layer_types\" has {} entries, \"num_hidden_layers\" is {}: make them equal", entries,
-          layers));
+      return Error::BadInput(
+          Format("\"layer_types\" has {} entries, \"num_hidden_layers\" is {}: make them equal",
+                 entries, layers));
     }
   }
   return {};
@@ -239,7 +238,7 @@ Json Take(Json& attributes, const char* key) {
 
 Status CheckRope(const Json& rope) {
   const auto wrong = [&](const char* key, std::string_view needed) {
-    return Error::BadInput(fmt::format("\"{}\" must be {}, not {}", key, needed, Shown(rope[key])));
+    return Error::BadInput(Format("\"{}\" must be {}, not {}", key, needed, Shown(rope[key])));
   };
   for (const char* key : {"rope_theta", "factor"}) {
     if (IsSet(rope, key) && !(rope[key].is_number() && rope[key].get<double>() > 0)) {
@@ -295,8 +294,8 @@ Status DeriveRopePerKind(std::string_view type, Json& attributes, const Json& sc
   for (const auto& [kind, theta] : kinds) {
     if (!IsSet(rope, kind)) rope[kind] = Json{{"rope_type", "default"}};
     if (!rope[kind].is_object()) {
-      return Error::BadInput(fmt::format("\"rope_parameters\": \"{}\" must be an object, not {}",
-                                         kind, Shown(rope[kind])));
+      return Error::BadInput(
+          Format("\"rope_parameters\": \"{}\" must be an object, not {}", kind, Shown(rope[kind])));
     }
     const bool scaled = scaling.is_object() && (!gemma || std::string_view(kind)[0] == 'f');
     if (scaled) rope[kind].update(scaling);
@@ -319,7 +318,7 @@ Status DeriveRope(const ConfigClass& config_class, Json& attributes) {
   if (scaling.is_object() && scaling.empty()) scaling = nullptr;
   if (!scaling.is_null() && !scaling.is_object()) {
     return Error::BadInput(
-        fmt::format("\"rope_scaling\" must be an object or null, not {}", Shown(scaling)));
+        Format("\"rope_scaling\" must be an object or null, not {}", Shown(scaling)));
   }
   if (IsAnyOf(type, {"gemma3_text", "modernbert"})) {
     return DeriveRopePerKind(type, attributes, scaling);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/config.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
+
+#include "base/format.h"
 
 namespace headroom {
 namespace {
@@ -31,7 +32,7 @@ std::string ErrorOf(std::string_view text) {
 }
 
 std::string Config(std::string_view type, std::string_view key, std::string_view value) {
-  return fmt::format(R"({{"model_type": "{}", "{}": {}}})", type, key, value);
+  return Format(R"({{"model_type": "{}", "{}": {}}})", type, key, value);
 }
 
 // ---- Defaults and names ----

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/json_text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+
+#include "base/format.h"
 
 namespace headroom {
 namespace {
@@ -33,7 +33,7 @@ std::string LineAndColumn(std::string_view text, size_t byte) {
   const size_t last_break = before.rfind('\n');
   const size_t column =
       last_break == std::string_view::npos ? before.size() + 1 : before.size() - last_break;
-  return fmt::format("line {}, column {}", line, column);
+  return Format("line {}, column {}", line, column);
 }
 
 }  // namespace
@@ -42,10 +42,10 @@ Result<Json> ParseJsonObject(std::string_view text, std::string_view origin, Byt
                              std::vector<std::string>& warnings) {
   if (static_cast<int64_t>(text.size()) > limit.count()) {
     return Error::BadInput(
-        fmt::format("{}: larger than {}, the most that is read here", origin, FormatBytes(limit)));
+        Format("{}: larger than {}, the most that is read here", origin, FormatBytes(limit)));
   }
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
-    return Error::BadInput(fmt::format("{}: empty, where a JSON object should be", origin));
+    return Error::BadInput(Format("{}: empty, where a JSON object should be", origin));
   }
   bool too_deep = false;
   std::set<std::string> keys;
@@ -56,8 +56,7 @@ Result<Json> ParseJsonObject(std::string_view text, std::string_view origin, Byt
     if (event == Json::parse_event_t::key && depth == 1) {
       const std::string& key = parsed.get_ref<const std::string&>();
       if (!keys.insert(key).second) {
-        warnings.push_back(
-            fmt::format("{}: {} stands twice; the last counts", origin, Quoted(key)));
+        warnings.push_back(Format("{}: {} stands twice; the last counts", origin, Quoted(key)));
       }
     }
     return !too_deep;
@@ -65,19 +64,18 @@ Result<Json> ParseJsonObject(std::string_view text, std::string_view origin, Byt
   try {
     Json value = Json::parse(text, watch);
     if (too_deep) {
-      return Error::BadInput(fmt::format("{}: nested more than {} levels deep", origin, kDeepest));
+      return Error::BadInput(Format("{}: nested more than {} levels deep", origin, kDeepest));
     }
     if (!value.is_object()) {
       return Error::BadInput(
-          fmt::format("{}: a JSON object ({{…}}) is needed, not {}", origin, Shown(value)));
+          Format("{}: a JSON object ({{…}}) is needed, not {}", origin, Shown(value)));
     }
     return value;
   } catch (const Json::parse_error& error) {
     const size_t byte = error.byte > 0 ? error.byte - 1 : 0;
-    return Error::BadInput(
-        fmt::format("{}: not valid JSON at {}", origin, LineAndColumn(text, byte)));
+    return Error::BadInput(Format("{}: not valid JSON at {}", origin, LineAndColumn(text, byte)));
   } catch (const Json::exception&) {
-    return Error::BadInput(fmt::format("{}: holds a number too large to read", origin));
+    return Error::BadInput(Format("{}: holds a number too large to read", origin));
   }
 }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/locate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <system_error>
 #include <vector>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "model/json_text.h"
 
 namespace headroom {
@@ -74,11 +73,11 @@ Result<std::optional<LocatedModel>> ReadPath(const fs::path& path) {
   const fs::path config = path / "config.json";
   if (fs::exists(config, ignored)) return ReadConfigFile(config, NameOfFolder(path));
   if (fs::exists(path / "adapter_config.json", ignored)) {
-    return Error::BadInput(fmt::format(
-        "{}: holds an adapter (adapter_config.json) and no config.json: give the base model",
-        path.string()));
+    return Error::BadInput(
+        Format("{}: holds an adapter (adapter_config.json) and no config.json: give the base model",
+               path.string()));
   }
-  return Error::BadInput(fmt::format("{}: a folder without config.json", path.string()));
+  return Error::BadInput(Format("{}: a folder without config.json", path.string()));
 }
 
 // The commit that refs/main names, when its snapshot is there.
@@ -145,7 +144,7 @@ std::filesystem::path HuggingFaceCache() {
 Result<std::optional<LocatedModel>> LocateModel(std::string_view model) {
   if (model.empty()) return Error::BadInput("no model given: a config.json, a folder or a name");
   if (model.find('\0') != std::string_view::npos || model.size() > 4096) {
-    return Error::BadInput(fmt::format("{}: neither a path nor a model's name", Quoted(model)));
+    return Error::BadInput(Format("{}: neither a path nor a model's name", Quoted(model)));
   }
   const fs::path path = ExpandUser(model);
   std::error_code ignored;
@@ -154,7 +153,7 @@ Result<std::optional<LocatedModel>> LocateModel(std::string_view model) {
   const bool is_model_folder = fs::exists(path / "config.json", ignored);
   const bool is_file = fs::exists(path, ignored) && !fs::is_directory(path, ignored);
   if (path_like && !fs::exists(path, ignored)) {
-    return Error::BadInput(fmt::format("{}: no such file or folder", Quoted(path.string())));
+    return Error::BadInput(Format("{}: no such file or folder", Quoted(path.string())));
   }
   if (path_like || is_model_folder || is_file) return ReadPath(path);
   return FindInCache(model);

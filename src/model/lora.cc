@@ -16,6 +16,8 @@
 #include <span>
 #include <unordered_map>
 
+#include "base/format.h"
+
 namespace headroom {
 namespace {
 
@@ -115,9 +117,9 @@ class Matcher {
         std::ranges::find(kDefaultTargets, model.model_type(), &DefaultTargets::model_type);
     if (known == std::end(kDefaultTargets)) {
       return Error::BadInput(
-          fmt::format("PEFT has no default LoRA targets for model_type \"{}\": name "
-                      "target_modules, for example all-linear",
-                      model.model_type()));
+          Format("PEFT has no default LoRA targets for model_type \"{}\": name "
+                 "target_modules, for example all-linear",
+                 model.model_type()));
     }
     for (const std::string_view name : known->names) {
       if (!name.empty()) matcher.names_.emplace_back(name);
@@ -145,8 +147,7 @@ class Matcher {
     try {
       pattern_.emplace(pattern);
     } catch (const std::regex_error&) {
-      return Error::BadInput(
-          fmt::format("target_modules \"{}\" is no regular expression", pattern));
+      return Error::BadInput(Format("target_modules \"{}\" is no regular expression", pattern));
     }
     return {};
   }
@@ -170,7 +171,7 @@ std::string ShortNames(const std::vector<ModuleEntry>& modules) {
   for (const ModuleEntry& module : modules) {
     names.insert(module.path.substr(module.path.rfind('.') + 1));
   }
-  return fmt::format("{}", fmt::join(names, ", "));
+  return Format("{}", fmt::join(names, ", "));
 }
 
 // ---- The adapted table ----
@@ -291,9 +292,9 @@ Result<std::vector<ModuleEntry>> LoraTargets(const LoraConfig& lora, const Model
   std::ranges::copy_if(modules, std::back_inserter(targets), matches);
   if (targets.empty()) {
     return Error::BadInput(
-        fmt::format("LoRA's target_modules match no module of this {}: choose from {}, or "
-                    "all-linear",
-                    model.model_type(), ShortNames(modules)));
+        Format("LoRA's target_modules match no module of this {}: choose from {}, or "
+               "all-linear",
+               model.model_type(), ShortNames(modules)));
   }
   return targets;
 }

@@ -3,13 +3,12 @@
 // peft 0.21, tuners/lora/config.py.
 #include "model/lora_config.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/format.h"
 #include "base/nearest.h"
 
 namespace headroom {
@@ -21,7 +20,7 @@ using Apply = std::function<Status(const Json& value, LoraConfig& config)>;
 constexpr int64_t kLargestRank = int64_t{1} << 20;
 
 Error Wrong(std::string_view key, std::string_view needed) {
-  return Error::BadInput(fmt::format("LoraConfig's \"{}\" must be {}", key, needed));
+  return Error::BadInput(Format("LoraConfig's \"{}\" must be {}", key, needed));
 }
 
 // Names as a list, or a single one; what PEFT reads with list(...) or as they are.
@@ -64,7 +63,7 @@ Apply TruthInto(std::string_view key, bool LoraConfig::*member) {
 
 Status ReadRank(const Json& value, LoraConfig& config) {
   if (!value.is_number_integer() || value < 1 || value > kLargestRank) {
-    return Wrong("r", fmt::format("a whole number from 1 to {}", kLargestRank));
+    return Wrong("r", Format("a whole number from 1 to {}", kLargestRank));
   }
   config.r = value.get<int64_t>();
   return {};
@@ -170,11 +169,11 @@ Status ReadKey(const std::string& key, const Json& value, LoraConfig& config) {
   if (std::ranges::find(kNoEffect, key) != std::end(kNoEffect)) return {};
   if (std::ranges::find(kNotModelled, key) != std::end(kNotModelled)) {
     if (IsOff(key, value)) return {};
-    return Error::Unsupported(fmt::format("LoraConfig's \"{}\" is not modelled", key));
+    return Error::Unsupported(Format("LoraConfig's \"{}\" is not modelled", key));
   }
   std::vector<std::string_view> names;
   for (const Key& candidate : Keys()) names.push_back(candidate.name);
-  return Error::BadInput(fmt::format("LoraConfig has no \"{}\"{}", key, DidYouMean(key, names)));
+  return Error::BadInput(Format("LoraConfig has no \"{}\"{}", key, DidYouMean(key, names)));
 }
 
 }  // namespace
@@ -182,12 +181,12 @@ Status ReadKey(const std::string& key, const Json& value, LoraConfig& config) {
 Status CheckLoraConfig(const LoraConfig& config) {
   if (config.r < 1 || config.r > kLargestRank) {
     return Error::BadInput(
-        fmt::format("LoRA's rank r must be from 1 to {}, not {}", kLargestRank, config.r));
+        Format("LoRA's rank r must be from 1 to {}, not {}", kLargestRank, config.r));
   }
   if (!std::isfinite(config.lora_alpha)) return Wrong("lora_alpha", "a finite number");
   if (!(config.lora_dropout >= 0 && config.lora_dropout < 1)) {
     return Error::BadInput(
-        fmt::format("LoRA's dropout must be at least 0 and below 1, not {}", config.lora_dropout));
+        Format("LoRA's dropout must be at least 0 and below 1, not {}", config.lora_dropout));
   }
   return {};
 }

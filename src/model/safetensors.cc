@@ -4,8 +4,6 @@
 // that starts with '{', tensors that fill the buffer without holes in the order of their offsets.
 #include "model/safetensors.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
@@ -18,6 +16,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "model/json_text.h"
 
 namespace headroom {
@@ -189,7 +188,7 @@ class HeaderHandler final : public Handler {
   bool StartEntry(const std::string& name) {
     const size_t at = StringStart();
     if (!names_.insert(name).second) {
-      return Stop(fmt::format("tensor {} stands twice", Quoted(name)), at);
+      return Stop(Format("tensor {} stands twice", Quoted(name)), at);
     }
     metadata_ = name == "__metadata__";
     current_ = PlacedTensor{};
@@ -205,7 +204,7 @@ class HeaderHandler final : public Handler {
       return Stop("unknown field " + Quoted(name), StringStart());
     }
     if (!fields_.insert(name).second) {
-      return Stop(fmt::format("{} stands twice", Quoted(name)), StringStart());
+      return Stop(Format("{} stands twice", Quoted(name)), StringStart());
     }
     field_ = name;
     return true;
@@ -213,7 +212,7 @@ class HeaderHandler final : public Handler {
   bool FinishTensor() {
     if (fields_.size() != 3 || offsets_ != 2 || current_.tensor.dtype.empty()) {
       return Stop(
-          fmt::format("tensor {} lacks dtype, shape or data_offsets", Quoted(current_.tensor.name)),
+          Format("tensor {} lacks dtype, shape or data_offsets", Quoted(current_.tensor.name)),
           current_.at);
     }
     tensors_.push_back(std::move(current_));
@@ -256,14 +255,14 @@ class IndexHandler final : public Handler {
     field_ = name;
     if (!InMap()) return true;
     if (names_.insert(name).second) return true;
-    return Stop(fmt::format("tensor {} stands twice", Quoted(name)), StringStart());
+    return Stop(Format("tensor {} stands twice", Quoted(name)), StringStart());
   }
   bool string(std::string& value) override {
     if (!InMap()) return true;
     // A shard lies beside its index; a path out of the folder is no shard.
     if (value.empty() || value.find_first_of("/\\") != std::string::npos || value == ".." ||
         value.find('\0') != std::string::npos) {
-      return Stop(fmt::format("shard {} is no plain file name", Quoted(value)), StringStart());
+      return Stop(Format("shard {} is no plain file name", Quoted(value)), StringStart());
     }
     files_.insert(value);
     return true;
@@ -313,8 +312,7 @@ bool NestsDeeperThan(std::string_view text, int most) {
 }
 
 Error Damaged(std::string_view origin, std::string_view what, int64_t at) {
-  return Error::BadInput(
-      fmt::format("{}: damaged: {} at byte {}: download it again", origin, what, at));
+  return Error::BadInput(Format("{}: damaged: {} at byte {}: download it again", origin, what, at));
 }
 
 // Runs `handler` over `text`, which starts at byte `base` of the file.
@@ -358,24 +356,23 @@ Status CheckOffsets(std::vector<PlacedTensor>& tensors, int64_t data, int64_t bu
   for (const PlacedTensor& placed : tensors) {
     const StoredTensor& tensor = placed.tensor;
     const auto damaged = [&](std::string_view what) {
-      return Damaged(origin, fmt::format("tensor {} {}", Quoted(tensor.name), what),
+      return Damaged(origin, Format("tensor {} {}", Quoted(tensor.name), what),
                      kLengthBytes + static_cast<int64_t>(placed.at));
     };
     if (tensor.end < tensor.begin) return damaged("ends before it begins");
     if (tensor.begin < filled) return damaged("overlaps the one before");
     if (tensor.begin > filled) return damaged("leaves a hole before it");
     if (BytesNeeded(tensor) != tensor.end - tensor.begin) {
-      return damaged(fmt::format("has {} bytes, which is not what its shape and {} need",
-                                 tensor.end - tensor.begin, tensor.dtype));
+      return damaged(Format("has {} bytes, which is not what its shape and {} need",
+                            tensor.end - tensor.begin, tensor.dtype));
     }
     if (tensor.end > buffer) {
-      return damaged(
-          fmt::format("ends at {} of the {} bytes behind the header", tensor.end, buffer));
+      return damaged(Format("ends at {} of the {} bytes behind the header", tensor.end, buffer));
     }
     filled = tensor.end;
   }
   if (filled == buffer) return {};
-  return Damaged(origin, fmt::format("{} bytes that belong to no tensor", buffer - filled),
+  return Damaged(origin, Format("{} bytes that belong to no tensor", buffer - filled),
                  data + filled);
 }
 
@@ -392,12 +389,10 @@ Result<int64_t> HeaderLength(std::string_view start, int64_t file_size, std::str
   const uint64_t length = LittleEndian(start);
   const auto most = static_cast<uint64_t>(file_size - kLengthBytes);
   if (length > most) {
-    return Damaged(origin, fmt::format("a header of {} bytes in a file of {}", length, file_size),
-                   0);
+    return Damaged(origin, Format("a header of {} bytes in a file of {}", length, file_size), 0);
   }
   if (length > static_cast<uint64_t>(kLargestHeader)) {
-    return Damaged(origin, fmt::format("a header of {} bytes, over the format's 100 MB", length),
-                   0);
+    return Damaged(origin, Format("a header of {} bytes, over the format's 100 MB", length), 0);
   }
   return static_cast<int64_t>(length);
 }
@@ -406,16 +401,16 @@ Result<std::string> ReadStart(std::ifstream& file, int64_t bytes, std::string_vi
   std::string start(static_cast<size_t>(bytes), '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   if (file.gcount() == static_cast<std::streamsize>(start.size())) return start;
-  return Error::BadInput(fmt::format("{}: reading it failed", origin));
+  return Error::BadInput(Format("{}: reading it failed", origin));
 }
 
 Result<std::vector<StoredTensor>> ReadHeaderOf(const fs::path& path) {
   const std::string origin = path.string();
   std::error_code failure;
   const auto size = static_cast<int64_t>(fs::file_size(path, failure));
-  if (failure) return Error::BadInput(fmt::format("{}: {}", origin, failure.message()));
+  if (failure) return Error::BadInput(Format("{}: {}", origin, failure.message()));
   std::ifstream file(path, std::ios::binary);
-  if (!file) return Error::BadInput(fmt::format("{}: cannot be opened", origin));
+  if (!file) return Error::BadInput(Format("{}: cannot be opened", origin));
   if (size < kLengthBytes) return ParseSafetensorsHeader("", size, origin);
   HEADROOM_ASSIGN_OR_RETURN(std::string start, ReadStart(file, kLengthBytes, origin));
   HEADROOM_ASSIGN_OR_RETURN(const int64_t length, HeaderLength(start, size, origin));
@@ -451,13 +446,13 @@ Result<StoredWeights> ReadIndexed(const fs::path& path) {
   }
   if (!there.empty()) {
     return Error::BadInput(
-        fmt::format("{}: {} of its {} shards are missing: download them, or give "
-                    "the index alone",
-                    path.string(), weights.files.size() - there.size(), weights.files.size()));
+        Format("{}: {} of its {} shards are missing: download them, or give "
+               "the index alone",
+               path.string(), weights.files.size() - there.size(), weights.files.size()));
   }
   if (!index.total_size) {
     return Error::BadInput(
-        fmt::format("{}: names no total_size, and its shards are not beside it", path.string()));
+        Format("{}: names no total_size, and its shards are not beside it", path.string()));
   }
   weights.total = Bytes(*index.total_size);
   return weights;
@@ -477,7 +472,7 @@ std::optional<int> StoredBits(std::string_view dtype) {
 Result<std::vector<StoredTensor>> ParseSafetensorsHeader(std::string_view start, int64_t file_size,
                                                          std::string_view origin) {
   if (file_size < kLengthBytes || start.size() < static_cast<size_t>(kLengthBytes)) {
-    return Damaged(origin, fmt::format("{} bytes, too few for a header,", file_size), 0);
+    return Damaged(origin, Format("{} bytes, too few for a header,", file_size), 0);
   }
   HEADROOM_ASSIGN_OR_RETURN(const int64_t length, HeaderLength(start, file_size, origin));
   const int64_t base = kLengthBytes + length;
@@ -501,8 +496,7 @@ Result<SafetensorsIndex> ParseSafetensorsIndex(std::string_view text, std::strin
   HEADROOM_RETURN_IF_ERROR(Read(text, handler, origin, 0));
   SafetensorsIndex index = handler.Take();
   if (!handler.found_map() || index.files.empty()) {
-    return Error::BadInput(
-        fmt::format("{}: no index of safetensors: it has no weight_map", origin));
+    return Error::BadInput(Format("{}: no index of safetensors: it has no weight_map", origin));
   }
   return index;
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/format.h"
 #include "base/nearest.h"
 #include "model/json_text.h"
 #include "model/yaml_text.h"
@@ -117,7 +118,7 @@ bool IsIn(const Names& names, std::string_view key) {
 // ---- Values ----
 
 Error WrongValue(std::string_view key, std::string_view needed, const Json& value) {
-  return Error::BadInput(fmt::format("\"{}\" must be {}, not {}", key, needed, Shown(value)));
+  return Error::BadInput(Format("\"{}\" must be {}, not {}", key, needed, Shown(value)));
 }
 
 // The readers below leave `target` as it is when the key is absent or null, Python's None.
@@ -131,7 +132,7 @@ Status ReadCount(const Json& object, std::string_view key, std::optional<int64_t
   if (value == nullptr) return {};
   const bool fits = value->is_number_integer() && *value >= 1 && *value <= kLargestNumber;
   if (!fits) {
-    return WrongValue(key, fmt::format("a whole number from 1 to {}", kLargestNumber), *value);
+    return WrongValue(key, Format("a whole number from 1 to {}", kLargestNumber), *value);
   }
   target = value->get<int64_t>();
   return {};
@@ -172,12 +173,12 @@ Status ReadOptim(const Json& object, std::optional<Optim>& target) {
   const std::vector<std::string_view> known = OptimNames();
   if (IsIn(kOtherOptims, name)) {
     return Error::Unsupported(
-        fmt::format("\"optim\": {} is not modelled; those are {}", name, fmt::join(known, ", ")));
+        Format("\"optim\": {} is not modelled; those are {}", name, fmt::join(known, ", ")));
   }
   const std::string hint = DidYouMean(name, known);
   return Error::BadInput(
-      fmt::format("\"optim\": unknown optimizer {}{}", Quoted(name),
-                  hint.empty() ? fmt::format("; known are {}", fmt::join(known, ", ")) : hint));
+      Format("\"optim\": unknown optimizer {}{}", Quoted(name),
+             hint.empty() ? Format("; known are {}", fmt::join(known, ", ")) : hint));
 }
 
 Status ReadMaxGradNorm(const Json& object, std::optional<double>& target) {
@@ -201,7 +202,7 @@ Status ReadCheckpointing(const Json& object, TrainingArgumentsReading& reading) 
   if (kwargs.is_string()) {  // the command line's form, which TrainingArguments parses as well
     const std::string text = kwargs.get<std::string>();
     HEADROOM_ASSIGN_OR_RETURN(
-        kwargs, ParseJsonObject(text, fmt::format("\"{}\"", kKey), kLargestFile, reading.warnings));
+        kwargs, ParseJsonObject(text, Format("\"{}\"", kKey), kLargestFile, reading.warnings));
   }
   if (!kwargs.is_object()) {
     return WrongValue(kKey, "an object such as {\"use_reentrant\": false}", kwargs);
@@ -209,7 +210,7 @@ Status ReadCheckpointing(const Json& object, TrainingArgumentsReading& reading) 
   HEADROOM_RETURN_IF_ERROR(ReadBool(kwargs, "use_reentrant", reading.use_reentrant));
   for (const auto& [key, ignored] : kwargs.items()) {
     if (key != "use_reentrant") {
-      reading.without_effect.push_back(fmt::format("{}.{}", kKey, key));
+      reading.without_effect.push_back(Format("{}.{}", kKey, key));
     }
   }
   return {};
@@ -221,8 +222,8 @@ Status ReadSequenceLength(const Json& object, std::optional<int64_t>& target) {
   HEADROOM_RETURN_IF_ERROR(ReadCount(object, "max_seq_length", older_name));
   if (length && older_name && *length != *older_name) {
     return Error::BadInput(
-        fmt::format("\"max_length\" is {} and \"max_seq_length\" is {}: keep one of them", *length,
-                    *older_name));
+        Format("\"max_length\" is {} and \"max_seq_length\" is {}: keep one of them", *length,
+               *older_name));
   }
   target = length ? length : older_name;
   return {};
@@ -234,15 +235,15 @@ Error UnknownKey(std::string_view key) {
   for (const auto& [old_name, new_name] : kRenamed) {
     if (key == old_name) {
       return Error::BadInput(
-          fmt::format("\"{}\" is not in TrainingArguments any more: use \"{}\"", key, new_name));
+          Format("\"{}\" is not in TrainingArguments any more: use \"{}\"", key, new_name));
     }
   }
   std::vector<std::string_view> known(std::begin(kRead), std::end(kRead));
   known.insert(known.end(), std::begin(kNoEffect), std::end(kNoEffect));
   for (const NotModelled& entry : kNotModelled) known.push_back(entry.key);
   const std::string hint = DidYouMean(key, known);
-  return Error::BadInput(fmt::format("TrainingArguments has no {}{}", Quoted(key),
-                                     hint.empty() ? ": remove it" : hint));
+  return Error::BadInput(
+      Format("TrainingArguments has no {}{}", Quoted(key), hint.empty() ? ": remove it" : hint));
 }
 
 bool IsOff(const Json& value) {
@@ -260,7 +261,7 @@ Status SortRemaining(const Json& object, std::string_view origin,
         reading.without_effect.push_back(key);
       } else {
         reading.warnings.push_back(
-            fmt::format("{}: \"{}\" is not modelled: {}", origin, key, not_modelled->why));
+            Format("{}: \"{}\" is not modelled: {}", origin, key, not_modelled->why));
       }
     } else if (IsIn(kNoEffect, key) || IsIn(kRetired, key)) {
       reading.without_effect.push_back(key);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/yaml_text.h"
 
-#include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
@@ -14,6 +13,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/format.h"
 #include "model/json_text.h"
 
 namespace headroom {
@@ -120,7 +120,7 @@ class JsonBuilder final : public YAML::EventHandler {
     Count(mark);
     if (WantsKey()) throw Refusal{mark, "a key that is no plain word"};
     if (levels_.size() >= kDeepest) {
-      throw Refusal{mark, fmt::format("nested more than {} levels deep", kDeepest)};
+      throw Refusal{mark, Format("nested more than {} levels deep", kDeepest)};
     }
     levels_.push_back({std::move(empty), std::nullopt});
   }
@@ -157,27 +157,26 @@ Result<Json> ParseYamlMapping(std::string_view text, std::string_view origin, By
                               std::vector<std::string>& warnings) {
   if (static_cast<int64_t>(text.size()) > limit.count()) {
     return Error::BadInput(
-        fmt::format("{}: larger than {}, the most that is read here", origin, FormatBytes(limit)));
+        Format("{}: larger than {}, the most that is read here", origin, FormatBytes(limit)));
   }
   const auto refused = [&](const YAML::Mark& mark, std::string_view why) {
     return Error::BadInput(
-        fmt::format("{}: {} at line {}, column {}", origin, why, mark.line + 1, mark.column + 1));
+        Format("{}: {} at line {}, column {}", origin, why, mark.line + 1, mark.column + 1));
   };
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
     JsonBuilder first;
     if (!parser.HandleNextDocument(first) || !first.root().is_object()) {
-      return Error::BadInput(fmt::format(
-          "{}: neither a JSON object nor a YAML mapping such as \"bf16: true\"", origin));
+      return Error::BadInput(
+          Format("{}: neither a JSON object nor a YAML mapping such as \"bf16: true\"", origin));
     }
     JsonBuilder second;
     if (parser.HandleNextDocument(second) && second.has_document()) {
-      return Error::BadInput(
-          fmt::format("{}: holds more than one YAML document; keep one", origin));
+      return Error::BadInput(Format("{}: holds more than one YAML document; keep one", origin));
     }
     for (const std::string& key : first.repeated_keys()) {
-      warnings.push_back(fmt::format("{}: {} stands twice; the last counts", origin, Quoted(key)));
+      warnings.push_back(Format("{}: {} stands twice; the last counts", origin, Quoted(key)));
     }
     return first.root();
   } catch (const JsonBuilder::Refusal& refusal) {

@@ -2,7 +2,6 @@
 #include "observe/byte_window.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 
 namespace headroom::observe {
 namespace {
@@ -36,7 +36,7 @@ class FromDescriptor final : public ByteSource {
       const ssize_t got = ::read(descriptor_, out, size);
       if (got >= 0) return static_cast<size_t>(got);
       if (errno != EINTR) {
-        return Error::BadInput(fmt::format("reading failed: {}", std::strerror(errno)));
+        return Error::BadInput(Format("reading failed: {}", std::strerror(errno)));
       }
     }
   }
@@ -82,7 +82,7 @@ bool ByteWindow::Need(const char** at, size_t needed) {
 Result<MappedFile> MappedFile::Open(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {
-    return Error::BadInput(fmt::format("cannot be opened: {}", std::strerror(errno)));
+    return Error::BadInput(Format("cannot be opened: {}", std::strerror(errno)));
   }
   MappedFile file;
   struct stat status {};
@@ -96,7 +96,7 @@ Result<MappedFile> MappedFile::Open(const std::filesystem::path& path) {
   ::close(descriptor);
   if (!known || data == MAP_FAILED) {
     file.size_ = 0;
-    return Error::BadInput(fmt::format("cannot be mapped: {}", std::strerror(reason)));
+    return Error::BadInput(Format("cannot be mapped: {}", std::strerror(reason)));
   }
   if (data != nullptr) ::madvise(data, file.size_, MADV_SEQUENTIAL);
   file.data_ = static_cast<const char*>(data);

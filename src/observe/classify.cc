@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/classify.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/classify.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/format.h"
 #include "observe/size_match.h"
 
 namespace headroom::observe {
@@ -148,8 +148,7 @@ TEST(Classify, WorksOnARecordingThatLostItsStart) {
       Snapshot snapshot = Mpt();
       LoseStart(&snapshot, part);
       if (!stacks) DropStacks(&snapshot);
-      SCOPED_TRACE(
-          fmt::format("without {} of the events, {} stacks", part, stacks ? "with" : "no"));
+      SCOPED_TRACE(Format("without {} of the events, {} stacks", part, stacks ? "with" : "no"));
       ExpectTrainingState(Study(std::move(snapshot)), kMptParameters);
     }
   }
@@ -184,7 +183,7 @@ TEST(Classify, KnowsPreexistingBlocksBySizeAlone) {
   const Study full(Mpt());
   for (size_t i = 0; i < full.classes.blocks.size(); ++i) {
     if (full.classes.blocks[i].component != Component::kWeights) continue;
-    table.push_back({fmt::format("p{}", i), Bytes(full.replay.blocks[i].requested())});
+    table.push_back({Format("p{}", i), Bytes(full.replay.blocks[i].requested())});
   }
   const Study study(std::move(snapshot), table);
   ExpectNear(Of(study.AtEnd().requested, Component::kWeights), kMptParameters, 1, "weights");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "base/format.h"
 #include "observe/byte_window.h"
 
 namespace headroom::observe {
@@ -32,7 +32,7 @@ class Gunzip final : public ByteSource {
     produced_ += Bytes(static_cast<int64_t>(got));
     if (produced_ > limit_) {
       return Error::BadInput(
-          fmt::format("unpacks to more than {}, the most that is read here", FormatBytes(limit_)));
+          Format("unpacks to more than {}, the most that is read here", FormatBytes(limit_)));
     }
     return got;
   }
@@ -58,9 +58,9 @@ class Gunzip final : public ByteSource {
         done_ = true;
         return {};
       }
-      return Error::BadInput(fmt::format("not a sound gzip file: {} (at byte {})",
-                                         stream_.msg != nullptr ? stream_.msg : "corrupt data",
-                                         packed_->OffsetOf(at_)));
+      return Error::BadInput(Format("not a sound gzip file: {} (at byte {})",
+                                    stream_.msg != nullptr ? stream_.msg : "corrupt data",
+                                    packed_->OffsetOf(at_)));
     }
     if (result == Z_STREAM_END) {
       ++members_;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/holders.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <tuple>
 #include <unordered_map>
+
+#include "base/format.h"
 
 namespace headroom::observe {
 namespace {
@@ -20,7 +20,7 @@ bool IsWorthReading(FrameFacts facts) {
 std::string FrameText(const Snapshot& snapshot, const Frame& frame, bool python) {
   const std::string_view name = snapshot.strings.Get(frame.name);
   if (!python) return std::string(name.substr(0, name.find('(')));
-  return fmt::format("{}:{} {}", BaseName(snapshot.strings.Get(frame.filename)), frame.line, name);
+  return Format("{}:{} {}", BaseName(snapshot.strings.Get(frame.filename)), frame.line, name);
 }
 
 // Bytes alive by place while the recording is walked from step end to step end.

@@ -2,13 +2,13 @@
 #include "observe/nvml.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
 
+#include "base/format.h"
 #include "observe/nvml_abi.h"
 #include "observe/string_table.h"
 
@@ -90,7 +90,7 @@ struct Nvml::Library {
 
   std::string Text(abi::Return code) const {
     const char* text = error_string != nullptr ? error_string(code) : nullptr;
-    return text != nullptr ? MakePrintable(text) : fmt::format("NVML error {}", code);
+    return text != nullptr ? MakePrintable(text) : Format("NVML error {}", code);
   }
 
   std::string Named(abi::Return (*get)(abi::Device, char*, unsigned), abi::Device device) const {
@@ -226,18 +226,17 @@ Result<Nvml> Nvml::Open(const std::string& library) {
   opened->handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (opened->handle == nullptr) {
     return Error::BadInput(
-        fmt::format("no NVIDIA driver on this machine ({} cannot be opened): device memory can be "
-                    "watched where the GPU is",
-                    library));
+        Format("no NVIDIA driver on this machine ({} cannot be opened): device memory can be "
+               "watched where the GPU is",
+               library));
   }
   opened->LoadAll();
   if (opened->init == nullptr || opened->get_count == nullptr || opened->get_handle == nullptr) {
-    return Error::BadInput(fmt::format("{} is no NVML: it lacks nvmlInit", library));
+    return Error::BadInput(Format("{} is no NVML: it lacks nvmlInit", library));
   }
   const abi::Return code = opened->init();
   if (code != abi::kSuccess) {
-    return Error::BadInput(
-        fmt::format("the NVIDIA driver does not answer: {}", opened->Text(code)));
+    return Error::BadInput(Format("the NVIDIA driver does not answer: {}", opened->Text(code)));
   }
   opened->initialised = true;
   std::array<char, abi::kNameSize> version{};
@@ -263,17 +262,17 @@ Result<GpuMemory> Nvml::Read(int index) const {
   if (code == abi::kInvalidArgument || code == abi::kNotFound) {
     HEADROOM_ASSIGN_OR_RETURN(const int count, DeviceCount());
     return Error::BadInput(
-        fmt::format("there is no GPU {}: this machine has {} (0 to {})", index, count, count - 1));
+        Format("there is no GPU {}: this machine has {} (0 to {})", index, count, count - 1));
   }
   if (code != abi::kSuccess) {
-    return Error::BadInput(fmt::format("GPU {}: {}", index, library_->Text(code)));
+    return Error::BadInput(Format("GPU {}: {}", index, library_->Text(code)));
   }
   GpuMemory memory;
   memory.index = index;
   memory.name = library_->Named(library_->get_name, device);
   memory.uuid = library_->Named(library_->get_uuid, device);
   if (const Status status = library_->ReadMemory(device, &memory); !status.ok()) {
-    return status.error().In(fmt::format("GPU {}", index));
+    return status.error().In(Format("GPU {}", index));
   }
   if (library_->MigIsOn(device)) library_->ReadInstances(device, &memory);
   if (memory.instances.empty()) library_->ReadProcesses(device, &memory);

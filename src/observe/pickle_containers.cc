@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The half of PickleReader that deals with containers and the memo.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "observe/pickle_reader.h"
 
 namespace headroom::observe {
@@ -26,7 +26,7 @@ constexpr uint32_t kLongestPairMember = 1U << 30;
 
 PickleReader::Next PickleReader::Get(uint64_t index) {
   if (index >= memo_.size() || memo_[index].is(Tag::kUnset)) {
-    return FailWith(fmt::format("memo entry {} is read before it is written", index));
+    return FailWith(Format("memo entry {} is read before it is written", index));
   }
   Push(memo_[index]);
   return Next::kContinue;
@@ -35,7 +35,7 @@ PickleReader::Next PickleReader::Get(uint64_t index) {
 PickleReader::Next PickleReader::Memoize(uint64_t index) {
   if (top_ == 0) return FailWith("nothing on the stack to remember");
   if (index >= memo_.size() + kLargestMemoGap) {
-    return FailWith(fmt::format("memo entry {} is far beyond the {} in use", index, memo_.size()));
+    return FailWith(Format("memo entry {} is far beyond the {} in use", index, memo_.size()));
   }
   PickleValue& value = stack_[top_ - 1];
   // An empty container must find its memo entry again when it is filled.
@@ -73,7 +73,7 @@ PickleReader::Next PickleReader::StepOpen(PickleOpcode opcode, Cursor& cursor) {
       break;
     default:
       if (marks_.size() >= kMostNesting) {
-        return FailWith(fmt::format("nested deeper than {} levels", kMostNesting));
+        return FailWith(Format("nested deeper than {} levels", kMostNesting));
       }
       marks_.push_back(top_);
       if (top_ > 0 && stack_[top_ - 1].is(Tag::kOpenList)) return StepListOfGets(cursor);
@@ -146,7 +146,7 @@ PickleReader::Next PickleReader::SetItems(size_t target, size_t first, bool at_o
     case Tag::kObject:  // a class derived from dict
       break;
     default:
-      return FailWith(fmt::format("items set in {}, not in a dict", Describe(dict)));
+      return FailWith(Format("items set in {}, not in a dict", Describe(dict)));
   }
   if (failed()) return Next::kFailed;
   if (result != dict) Replace(target, result);
@@ -175,7 +175,7 @@ PickleReader::Next PickleReader::AppendItems(size_t target, size_t first, bool a
     case Tag::kObject:  // a class derived from list
       break;
     default:
-      return FailWith(fmt::format("items appended to {}, not to a list", Describe(list)));
+      return FailWith(Format("items appended to {}, not to a list", Describe(list)));
   }
   if (failed()) return Next::kFailed;
   if (result != list) Replace(target, result);
@@ -190,8 +190,7 @@ PickleReader::Next PickleReader::StepBuild(PickleOpcode opcode, Cursor& cursor) 
     case PickleOpcode::kList:
     case PickleOpcode::kDict: {
       const std::optional<size_t> first = PopMark();
-      if (!first)
-        return FailWith(fmt::format("{} without MARK", PickleOpcodeName(uint8_t(opcode))));
+      if (!first) return FailWith(Format("{} without MARK", PickleOpcodeName(uint8_t(opcode))));
       ++cursor.at;
       if (opcode == PickleOpcode::kTuple) return MakeTuple(*first);
       if (opcode == PickleOpcode::kList) return MakeFromMark(Tag::kOpenList, *first);
@@ -312,7 +311,7 @@ PickleValue PickleReader::Resolve(PickleValue value) {
   if (containers_[number].resolved.is(Tag::kCustom)) return containers_[number].resolved;
   if (containers_[number].resolved.is(Tag::kNone)) return value;
   if (resolving_ >= kMostNesting) {
-    Fail(fmt::format("nested deeper than {} levels", kMostNesting));
+    Fail(Format("nested deeper than {} levels", kMostNesting));
     return value;
   }
   ++resolving_;
@@ -404,15 +403,14 @@ PickleReader::Next PickleReader::Refuse(uint8_t opcode, Cursor& cursor) {
     return RefuseImport(name(2), name(1));
   }
   const std::string_view name = PickleOpcodeName(opcode);
-  if (name.empty())
-    return FailWith(fmt::format("no pickle: byte 0x{:02x} is no instruction", opcode));
-  return FailWith(fmt::format("the instruction {} has no place in a memory snapshot", name));
+  if (name.empty()) return FailWith(Format("no pickle: byte 0x{:02x} is no instruction", opcode));
+  return FailWith(Format("the instruction {} has no place in a memory snapshot", name));
 }
 
 PickleReader::Next PickleReader::RefuseImport(std::string_view module, std::string_view name) {
-  std::string what = MakePrintable(fmt::format("{}.{}", module, name));
+  std::string what = MakePrintable(Format("{}.{}", module, name));
   std::replace(what.begin(), what.end(), '\n', ' ');
-  return FailWith(fmt::format("this file wants to import {}", what));
+  return FailWith(Format("this file wants to import {}", what));
 }
 
 }  // namespace headroom::observe

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/pickle_reader.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/format.h"
 
 namespace headroom::observe {
 namespace {
@@ -179,8 +178,8 @@ PickleReader::Next PickleReader::StepRest(PickleOpcode opcode, Cursor& cursor) {
       if (!Need(cursor, 2)) return Truncated();
       protocol_ = Byte(cursor.at + 1);
       if (protocol_ > kNewestProtocol) {
-        return FailWith(fmt::format("pickle protocol {} is not known here (0 to {} are)", protocol_,
-                                    kNewestProtocol));
+        return FailWith(Format("pickle protocol {} is not known here (0 to {} are)", protocol_,
+                               kNewestProtocol));
       }
       cursor.at += 2;
       return Next::kContinue;
@@ -243,7 +242,7 @@ PickleReader::Next PickleReader::StepInteger(PickleOpcode opcode, Cursor& cursor
 PickleReader::Next PickleReader::PushLong(Cursor& cursor, size_t header, uint64_t size) {
   if (size > kLongestInteger) {
     return FailWith(
-        fmt::format("an integer of {} bytes; the longest read here has {}", size, kLongestInteger));
+        Format("an integer of {} bytes; the longest read here has {}", size, kLongestInteger));
   }
   if (!Need(cursor, header + size)) return Truncated();
   const char* digits = cursor.at + header;
@@ -278,7 +277,7 @@ PickleReader::Next PickleReader::StepString(PickleOpcode opcode, Cursor& cursor)
 PickleReader::Next PickleReader::PushString(Cursor& cursor, size_t header, uint64_t size) {
   if (size > kLongestString) {
     return FailWith(
-        fmt::format("a string of {} bytes; the longest read here has {}", size, kLongestString));
+        Format("a string of {} bytes; the longest read here has {}", size, kLongestString));
   }
   if (!Need(cursor, header + size)) return Truncated();
   if (strings_.full()) {
@@ -309,7 +308,7 @@ PickleReader::Next PickleReader::StepText(PickleOpcode opcode, Cursor& cursor) {
   if (!line) {
     return window_->status().ok() && cursor.at == cursor.end
                ? Truncated()
-               : FailWith(fmt::format("{} without an end", PickleOpcodeName(uint8_t(opcode))));
+               : FailWith(Format("{} without an end", PickleOpcodeName(uint8_t(opcode))));
   }
   switch (opcode) {
     case PickleOpcode::kUnicodeText: {
@@ -385,7 +384,7 @@ PickleReader::Next PickleReader::Truncated() {
   }
   const uint64_t size = window_->OffsetOf(window_->end());
   status_ = Error::BadInput(
-      fmt::format("the pickle ends after {} bytes, before its last instruction: truncated?", size));
+      Format("the pickle ends after {} bytes, before its last instruction: truncated?", size));
   return Next::kFailed;
 }
 
@@ -397,7 +396,7 @@ PickleReader::Next PickleReader::FailWith(std::string_view message) {
 void PickleReader::Fail(std::string_view message) {
   if (!status_.ok()) return;
   status_ = Error::BadInput(
-      fmt::format("{} (at byte {}): not opened", message, window_->OffsetOf(instruction_)));
+      Format("{} (at byte {}): not opened", message, window_->OffsetOf(instruction_)));
 }
 
 // A value on the stack takes eight bytes here and may take one in the file. C++ pickles hold a

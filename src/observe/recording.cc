@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/recording.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include "base/format.h"
 
 namespace headroom::observe {
 namespace {
@@ -51,7 +51,7 @@ bool Near(Bytes a, Bytes b) { return std::max(a, b) - std::min(a, b) <= kSameLev
 }  // namespace
 
 std::string DeviceRecording::Label() const {
-  return instance ? fmt::format("GPU {} MIG {}", gpu, *instance) : fmt::format("GPU {}", gpu);
+  return instance ? Format("GPU {} MIG {}", gpu, *instance) : Format("GPU {}", gpu);
 }
 
 std::vector<GpuMemory> Flatten(const std::vector<GpuMemory>& gpus, std::vector<int>* gpu) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/format.h"
 #include "observe/recording.h"
 #include "observe/string_table.h"
 
@@ -86,7 +86,7 @@ class Reader {
   explicit Reader(std::string_view origin) : origin_(origin) {}
 
   bool ok() const { return problem_.empty(); }
-  Error error() const { return Error::BadInput(fmt::format("{}: {}", origin_, problem_)); }
+  Error error() const { return Error::BadInput(Format("{}: {}", origin_, problem_)); }
   void Refuse(std::string what) {
     if (ok()) problem_ = std::move(what);
   }
@@ -96,7 +96,7 @@ class Reader {
     if (object.is_object()) {
       if (const auto found = object.find(key); found != object.end()) return *found;
     }
-    Refuse(fmt::format("a recording has \"{}\" here, and this file has not", key));
+    Refuse(Format("a recording has \"{}\" here, and this file has not", key));
     return kNothing;
   }
   double Number(const Json& json, const char* what) {
@@ -104,7 +104,7 @@ class Reader {
       const double value = json.get<double>();
       if (std::isfinite(value) && std::abs(value) < 1e15) return value;
     }
-    Refuse(fmt::format("\"{}\" holds something that is no number", what));
+    Refuse(Format("\"{}\" holds something that is no number", what));
     return 0;
   }
   Bytes Size(const Json& json, const char* what) {
@@ -114,7 +114,7 @@ class Reader {
       const auto count = json.get<int64_t>();
       if (count >= 0 && count <= kMost) return Bytes(count);
     }
-    Refuse(fmt::format("\"{}\" holds something that is no size in bytes", what));
+    Refuse(Format("\"{}\" holds something that is no size in bytes", what));
     return {};
   }
   std::optional<Bytes> MaybeSize(const Json& json, const char* what) {
@@ -124,18 +124,18 @@ class Reader {
   int Int(const Json& json, const char* what) {
     const double value = Number(json, what);
     if (std::abs(value) <= 1e9) return static_cast<int>(value);
-    Refuse(fmt::format("\"{}\" is out of range", what));
+    Refuse(Format("\"{}\" is out of range", what));
     return 0;
   }
   std::string Text(const Json& json, const char* what) {
     if (json.is_string()) return MakePrintable(json.get<std::string>());
-    Refuse(fmt::format("\"{}\" is no text", what));
+    Refuse(Format("\"{}\" is no text", what));
     return "";
   }
   const Json& Array(const Json& json, const char* what) {
     static const Json kEmpty = Json::array();
     if (json.is_array()) return json;
-    Refuse(fmt::format("\"{}\" is no list", what));
+    Refuse(Format("\"{}\" is no list", what));
     return kEmpty;
   }
 
@@ -149,15 +149,15 @@ void ReadSamples(Reader& reader, const Json& columns, DeviceRecording& device) {
   const Json& used = reader.Array(reader.At(columns, "used"), "used");
   const Json& own = reader.Array(reader.At(columns, "own"), "own");
   if (seconds.size() != used.size() || seconds.size() != own.size()) {
-    reader.Refuse(fmt::format("columns of unequal length in \"samples\" ({}, {}, {})",
-                              seconds.size(), used.size(), own.size()));
+    reader.Refuse(Format("columns of unequal length in \"samples\" ({}, {}, {})", seconds.size(),
+                         used.size(), own.size()));
     return;
   }
   for (size_t i = 0; i < seconds.size() && reader.ok(); ++i) {
     const DeviceSample sample = {reader.Number(seconds[i], "seconds"), reader.Size(used[i], "used"),
                                  reader.Size(own[i], "own")};
     if (!device.samples.empty() && sample.seconds < device.samples.back().seconds) {
-      reader.Refuse(fmt::format("samples go back in time at position {}", i));
+      reader.Refuse(Format("samples go back in time at position {}", i));
     }
     device.samples.push_back(sample);
   }
@@ -191,7 +191,7 @@ DeviceRecording ReadDevice(Reader& reader, const Json& json) {
   const auto* found =
       std::ranges::find(kMatches, match, &std::pair<OwnMatch, std::string_view>::second);
   if (found == std::end(kMatches)) {
-    reader.Refuse(fmt::format("\"matched_by\" is \"{}\": not known", match));
+    reader.Refuse(Format("\"matched_by\" is \"{}\": not known", match));
   } else {
     device.match = found->first;
   }
@@ -244,17 +244,17 @@ Result<Recording> RecordingFromJson(std::string_view text, std::string_view orig
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   Reader reader(origin);
   if (json.is_discarded()) {
-    return Error::BadInput(fmt::format("{}: not JSON: headroom watch --json writes it", origin));
+    return Error::BadInput(Format("{}: not JSON: headroom watch --json writes it", origin));
   }
   const auto format = json.is_object() ? json.find("format") : json.end();
   if (!json.is_object() || format == json.end() || *format != "headroom.watch") {
-    return Error::BadInput(fmt::format(
-        "{}: not a recording of headroom watch (its \"format\" is not \"headroom.watch\")",
-        origin));
+    return Error::BadInput(
+        Format("{}: not a recording of headroom watch (its \"format\" is not \"headroom.watch\")",
+               origin));
   }
   if (const Json& schema = reader.At(json, "schema"); schema != kRecordingSchema) {
-    return Error::BadInput(fmt::format("{}: schema {}: this headroom reads schema {}", origin,
-                                       schema.dump(), kRecordingSchema));
+    return Error::BadInput(Format("{}: schema {}: this headroom reads schema {}", origin,
+                                  schema.dump(), kRecordingSchema));
   }
   Recording recording = ReadRecording(reader, json);
   if (!reader.ok()) return reader.error();

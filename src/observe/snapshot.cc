@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/snapshot.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "base/format.h"
 #include "observe/byte_window.h"
 #include "observe/pickle_reader.h"
 #include "observe/snapshot_builder.h"
@@ -103,10 +103,10 @@ Result<Snapshot> ReadSnapshot(const std::filesystem::path& path) {
   std::error_code failure;
   const std::filesystem::file_status status = std::filesystem::status(path, failure);
   if (!std::filesystem::exists(status)) {
-    return Error::BadInput(fmt::format("{}: no such file", path.string()));
+    return Error::BadInput(Format("{}: no such file", path.string()));
   }
   if (std::filesystem::is_directory(status)) {
-    return Error::BadInput(fmt::format("{}: is a folder, not a file", path.string()));
+    return Error::BadInput(Format("{}: is a folder, not a file", path.string()));
   }
   Result<MappedFile> file = In(MappedFile::Open(path), path.string());
   if (!file.ok()) return file.error();
@@ -161,7 +161,7 @@ Result<Snapshot> SnapshotBuilder::Finish(PickleReader& reader, PickleValue top) 
   }
   if (reader.failed() || !known) {
     return reader.failed() ? reader.status().error()
-                           : Error::BadInput(fmt::format(
+                           : Error::BadInput(Format(
                                  "a pickle of {}, no memory snapshot: there is no \"segments\" and "
                                  "no \"device_traces\" in it",
                                  PickleReader::Describe(top)));
@@ -172,7 +172,7 @@ Result<Snapshot> SnapshotBuilder::Finish(PickleReader& reader, PickleValue top) 
   snapshot_.protocol = reader.protocol();
   snapshot_.era = Era();
   const auto warn = [&](uint64_t count, std::string_view what) {
-    if (count > 0) snapshot_.warnings.push_back(fmt::format("{} {}", count, what));
+    if (count > 0) snapshot_.warnings.push_back(Format("{} {}", count, what));
   };
   warn(unknown_actions_, "events of an unknown kind are left out");
   warn(wrong_types_, "fields are not of the type that PyTorch writes and read as empty");

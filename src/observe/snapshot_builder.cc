@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/snapshot_builder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "observe/snapshot_keys.h"
 
 namespace headroom::observe {
@@ -84,7 +83,7 @@ PickleValue SnapshotBuilder::TakeEvent(PickleReader& reader, std::span<const Pic
   TraceColumns& columns = snapshot_.events;
   const size_t row = columns.count();
   if (row >= kMostEvents) {
-    reader.Fail(fmt::format("more than {} events", kMostEvents));
+    reader.Fail(Format("more than {} events", kMostEvents));
     return {};
   }
   columns.action.push_back(Action::kOther);
@@ -350,7 +349,7 @@ uint64_t SnapshotBuilder::Uint(PickleReader& reader, PickleValue value, const ch
     return 0;
   }
   if (what != nullptr && *number > uint64_t{kLargestSize}) {
-    reader.Fail(fmt::format("{} of {} bytes, which no device has", what, *number));
+    reader.Fail(Format("{} of {} bytes, which no device has", what, *number));
     return 0;
   }
   return *number;
@@ -372,7 +371,7 @@ StringId SnapshotBuilder::Text(PickleReader& reader, PickleValue value) {
     if (items[i].is(Tag::kString)) {
       text += reader.strings().Get(StringId(items[i].number())).substr(0, kLongest);
     } else if (const auto number = reader.AsUint64(items[i])) {
-      text += fmt::format("{}", *number);
+      text += Format("{}", *number);
     } else {
       text += PickleReader::Describe(items[i]);
     }

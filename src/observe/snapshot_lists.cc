@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The half of SnapshotBuilder that deals with lists: stacks, and runs of rows in a table.
-#include <fmt/format.h>
 
+#include "base/format.h"
 #include "observe/snapshot_builder.h"
 #include "observe/snapshot_keys.h"
 
@@ -102,8 +102,7 @@ bool SnapshotBuilder::Extend(PickleReader& reader, Range* range, Kind member,
                              std::span<const PickleValue> items) {
   for (const PickleValue item : items) {
     if (!item.is_custom(member)) {
-      reader.Fail(
-          fmt::format("{} among the entries of the snapshot", PickleReader::Describe(item)));
+      reader.Fail(Format("{} among the entries of the snapshot", PickleReader::Describe(item)));
       return false;
     }
     // Both events of a free are one row.
@@ -123,7 +122,7 @@ PickleValue SnapshotBuilder::TakeStack(PickleReader& reader, std::span<const Pic
                                        uint32_t memo) {
   for (const PickleValue frame : frames) {
     if (!frame.is_custom(kFrame)) {
-      reader.Fail(fmt::format("{} among the frames of a stack", PickleReader::Describe(frame)));
+      reader.Fail(Format("{} among the frames of a stack", PickleReader::Describe(frame)));
       return {};
     }
   }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/stack_class.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
+
+#include "base/format.h"
 
 namespace headroom::observe {
 namespace {
@@ -168,7 +168,7 @@ class Classifier {
     const bool is_forward = snapshot_.strings.Get(frame.name) == "forward";
     if (Has(info.facts, FrameFact::kModeling)) {
       if (reading->sites.size() < kLongestChain) {
-        reading->sites.push_back(fmt::format("{}:{}", BaseName(filename), frame.line));
+        reading->sites.push_back(Format("{}:{}", BaseName(filename), frame.line));
       }
     } else if (is_forward && reading->leaf.empty() && reading->sites.empty()) {
       reading->leaf = BaseName(filename);
@@ -179,7 +179,7 @@ class Classifier {
     if (reading.ops.empty()) return "";
     const auto telling = std::find_if(reading.ops.begin(), reading.ops.end(),
                                       [](std::string_view op) { return !IsPlainAllocation(op); });
-    return fmt::format("aten::{}", telling == reading.ops.end() ? reading.ops.back() : *telling);
+    return Format("aten::{}", telling == reading.ops.end() ? reading.ops.back() : *telling);
   }
 
   // Attention functions and activation functions mark the module that calls them, and its parents,
@@ -265,7 +265,7 @@ class Classifier {
     if (c.stage == Stage::kBackward && !c.recompute) return std::string(reading.node);
     std::string module = Chain(reading.sites, reading.sites.size());
     if (reading.leaf.empty()) return module;
-    return fmt::format("{}{}{}", module, module.empty() ? "" : " > ", reading.leaf);
+    return Format("{}{}{}", module, module.empty() ? "" : " > ", reading.leaf);
   }
 
   const Snapshot& snapshot_;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/training_args.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <optional>
 #include <span>
 
+#include "base/format.h"
 #include "observe/byte_window.h"
 #include "observe/pickle_reader.h"
 #include "observe/zip_member.h"
@@ -63,11 +62,11 @@ class Writer {
       case Tag::kBool:
         return value.number() != 0 ? "true" : "false";
       case Tag::kInt:
-        return fmt::format("{}", value.integer());
+        return Format("{}", value.integer());
       case Tag::kFloat: {
         const double number = reader_.AsFloat(value).value_or(0);
         if (!std::isfinite(number)) return std::nullopt;
-        return fmt::format("{:e}", number);
+        return Format("{:e}", number);
       }
       case Tag::kString:
         return Quoted(reader_.strings().Get(StringId(value.number())));
@@ -166,8 +165,8 @@ Result<std::string> TrainingArgumentsJson(std::string_view bytes,
   const std::span<const PickleValue> parts = reader.Items(top);
   if (!known || parts.size() < 3 || !parts[2].is(Tag::kDict)) {
     return Error::BadInput(
-        fmt::format("holds {}, no TrainingArguments: give the training_args.bin that Trainer saves",
-                    name.empty() ? PickleReader::Describe(top) : name));
+        Format("holds {}, no TrainingArguments: give the training_args.bin that Trainer saves",
+               name.empty() ? PickleReader::Describe(top) : name));
   }
   return Writer(reader).Object(reader.Items(parts[2]), 0, wanted);
 }

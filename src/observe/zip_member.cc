@@ -4,12 +4,13 @@
 // directory) and 4.3.16 (its end).
 #include "observe/zip_member.h"
 
-#include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
+
+#include "base/format.h"
 
 namespace headroom::observe {
 namespace {
@@ -81,11 +82,11 @@ Result<std::string> ReadZipMember(std::string_view archive, std::string_view suf
   if (!archive.starts_with(kLocal)) return Error::BadInput("no zip archive");
   const std::optional<Member> member = FindMember(archive, suffix);
   if (!member) {
-    return Error::BadInput(fmt::format("a zip archive without a member *{}: truncated?", suffix));
+    return Error::BadInput(Format("a zip archive without a member *{}: truncated?", suffix));
   }
   if (member->size > static_cast<uint64_t>(limit.count()) ||
       member->packed > static_cast<uint64_t>(limit.count())) {
-    return Error::BadInput(fmt::format("*{} is larger than {}", suffix, FormatBytes(limit)));
+    return Error::BadInput(Format("*{} is larger than {}", suffix, FormatBytes(limit)));
   }
   const size_t header = member->offset;
   const bool inside = header < archive.size() && archive.size() - header >= kLocalSize &&
@@ -99,7 +100,7 @@ Result<std::string> ReadZipMember(std::string_view archive, std::string_view suf
   const std::string_view packed = archive.substr(data, member->packed);
   if (member->method == kStored) return std::string(packed);
   if (member->method == kDeflated) return Inflate(packed, member->size);
-  return Error::BadInput(fmt::format("a zip archive packed by method {}", member->method));
+  return Error::BadInput(Format("a zip archive packed by method {}", member->method));
 }
 
 }  // namespace headroom::observe

@@ -2,7 +2,6 @@
 //
 // PYTORCH_ALLOC_CONF: c10/core/AllocatorConfig.h and c10/cuda/CUDAAllocatorConfig.h,
 // PyTorch 2.11.0.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/format.h"
 #include "base/nearest.h"
 #include "predict/predict.h"
 
@@ -45,7 +45,7 @@ bool Parse(std::string_view text, Number& number) {
 }
 
 Error Bad(std::string_view key, std::string_view value, std::string_view wanted) {
-  return Error::BadInput(fmt::format("--alloc-conf: {}:{} is not {}", key, value, wanted));
+  return Error::BadInput(Format("--alloc-conf: {}:{} is not {}", key, value, wanted));
 }
 
 Status Apply(std::string_view key, std::string_view value, AllocatorOptions& options) {
@@ -81,11 +81,11 @@ Status Apply(std::string_view key, std::string_view value, AllocatorOptions& opt
   }
   if (key == "backend" && value != "native") {
     return Error::Unsupported(
-        fmt::format("--alloc-conf: backend:{} is not modelled, only native", value));
+        Format("--alloc-conf: backend:{} is not modelled, only native", value));
   }
   if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
     return Error::BadInput(
-        fmt::format("--alloc-conf: unknown setting \"{}\"{}", key, DidYouMean(key, kKeys)));
+        Format("--alloc-conf: unknown setting \"{}\"{}", key, DidYouMean(key, kKeys)));
   }
   return {};  // known, and without effect on how much is reserved by default
 }
@@ -106,7 +106,7 @@ Result<AllocatorOptions> ParseAllocConf(std::string_view text) {
     if (item.empty()) continue;
     const size_t colon = item.find(':');
     if (colon == std::string_view::npos) {
-      return Error::BadInput(fmt::format("--alloc-conf: \"{}\" is not KEY:VALUE", item));
+      return Error::BadInput(Format("--alloc-conf: \"{}\" is not KEY:VALUE", item));
     }
     HEADROOM_RETURN_IF_ERROR(
         Apply(Trim(item.substr(0, colon)), Trim(item.substr(colon + 1)), options));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "predict/context.h"
 
-#include <fmt/format.h>
-
+#include "base/format.h"
 #include "predict/generate.h"
 
 namespace headroom::predict {
@@ -51,14 +50,14 @@ bool IsUnmeasured(Optim optim) {
 }
 
 std::string EvaluationLine(const Evaluation& evaluation) {
-  const std::string batch = fmt::format("evaluation of {} samples, {} at a time",
-                                        evaluation.samples, evaluation.per_device_eval_batch_size);
+  const std::string batch = Format("evaluation of {} samples, {} at a time", evaluation.samples,
+                                   evaluation.per_device_eval_batch_size);
   if (evaluation.prediction_loss_only || !evaluation.compute_metrics) {
     return batch + ": only losses are kept";
   }
   if (evaluation.eval_accumulation_steps > 0) {
-    return fmt::format("{}: logits go to the host every {} passes", batch,
-                       evaluation.eval_accumulation_steps);
+    return Format("{}: logits go to the host every {} passes", batch,
+                  evaluation.eval_accumulation_steps);
   }
   return batch + ": all logits stay on the GPU, in fp32, and are copied at each pass";
 }
@@ -79,7 +78,7 @@ void AddFinetuning(const Recipe& recipe, std::vector<std::string>& lines) {
     lines.emplace_back("paged optimizer states lie in managed memory and are not counted");
   }
   if (IsUnmeasured(recipe.optim)) {
-    lines.push_back(fmt::format("optimizer {}: not measured", Name(recipe.optim)));
+    lines.push_back(Format("optimizer {}: not measured", Name(recipe.optim)));
   }
 }
 
@@ -105,8 +104,8 @@ std::vector<std::string> NotMeasured(const Recipe& recipe) {
   std::vector<std::string> parts;
   const Generation& options = recipe.generation;
   if (recipe.quantization.kind != Quantization::Kind::kNone) {
-    parts.push_back(fmt::format("{} weights as bitsandbytes 0.50.2 keeps and multiplies them",
-                                Name(recipe.quantization.kind)));
+    parts.push_back(Format("{} weights as bitsandbytes 0.50.2 keeps and multiplies them",
+                           Name(recipe.quantization.kind)));
     if (recipe.quantization.kind == Quantization::Kind::kInt8) {
       parts.emplace_back("no activation beyond the outlier threshold");
     }
@@ -126,8 +125,8 @@ std::vector<std::string> NotMeasured(const Recipe& recipe) {
 
 std::vector<std::string> GenerationLines(const Recipe& recipe, AttnImplementation attn) {
   std::vector<std::string> lines;
-  lines.push_back(fmt::format("weights in {}, model.generate under no_grad, attention {}",
-                              Name(recipe.weights_dtype.value_or(DType::kFloat32)), Name(attn)));
+  lines.push_back(Format("weights in {}, model.generate under no_grad, attention {}",
+                         Name(recipe.weights_dtype.value_or(DType::kFloat32)), Name(attn)));
   for (const std::string& part : NotMeasured(recipe)) lines.push_back("not measured: " + part);
   return lines;
 }
@@ -141,35 +140,35 @@ std::vector<std::string> Assumptions(const Recipe& recipe, const Platform& platf
   if (generates) {
     lines = GenerationLines(recipe, attn);
   } else {
-    lines.push_back(fmt::format("weights in {}, training in {}, optimizer {}, attention {}",
-                                Name(recipe.weights_dtype.value_or(DType::kFloat32)),
-                                Name(recipe.precision), Name(recipe.optim), Name(attn)));
+    lines.push_back(Format("weights in {}, training in {}, optimizer {}, attention {}",
+                           Name(recipe.weights_dtype.value_or(DType::kFloat32)),
+                           Name(recipe.precision), Name(recipe.optim), Name(attn)));
   }
   const bool known_torch = platform.torch_version == kMeasuredTorch;
   const bool known_transformers = platform.transformers_version == kMeasuredTransformers;
-  lines.push_back(fmt::format(
-      "PyTorch {}, transformers {}{}", platform.torch_version, platform.transformers_version,
-      known_torch && known_transformers
-          ? ""
-          : fmt::format(": not measured, taken as PyTorch {} and transformers {}", kMeasuredTorch,
-                        kMeasuredTransformers)));
+  lines.push_back(Format("PyTorch {}, transformers {}{}", platform.torch_version,
+                         platform.transformers_version,
+                         known_torch && known_transformers
+                             ? ""
+                             : Format(": not measured, taken as PyTorch {} and transformers {}",
+                                      kMeasuredTorch, kMeasuredTransformers)));
   const bool measured_gpu = platform.gpu.name.find("H200") != std::string_view::npos;
   lines.push_back(measured_gpu
-                      ? fmt::format("GPU {}", platform.gpu.name)
-                      : fmt::format("GPU {}: not measured; context and kernels taken from an H200",
-                                    platform.gpu.name));
+                      ? Format("GPU {}", platform.gpu.name)
+                      : Format("GPU {}: not measured; context and kernels taken from an H200",
+                               platform.gpu.name));
   if (generates) {
-    lines.push_back(fmt::format("every prompt has {} tokens, and every sequence {} more",
-                                recipe.sequence_length, recipe.generation.max_new_tokens));
+    lines.push_back(Format("every prompt has {} tokens, and every sequence {} more",
+                           recipe.sequence_length, recipe.generation.max_new_tokens));
     if (StepsBetween(recipe.generation.max_new_tokens) > 0) {
       lines.push_back(
-          fmt::format("after {} tokens only some steps are played: what is reserved between them "
-                      "may be a little less than in the run",
-                      kPlayedSteps));
+          Format("after {} tokens only some steps are played: what is reserved between them "
+                 "may be a little less than in the run",
+                 kPlayedSteps));
     }
   } else {
-    lines.push_back(fmt::format("every sample has {} tokens; {}no checkpoint saved during the run",
-                                recipe.sequence_length, recipe.evaluation ? "" : "no evaluation, "));
+    lines.push_back(Format("every sample has {} tokens; {}no checkpoint saved during the run",
+                           recipe.sequence_length, recipe.evaluation ? "" : "no evaluation, "));
     AddFinetuning(recipe, lines);
   }
   return lines;

@@ -4,8 +4,6 @@
 // that are gone within a statement are left out.
 #include "predict/generate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -13,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/format.h"
 #include "model/kv_layout.h"
 #include "predict/beams.h"
 #include "predict/kv_cache.h"
@@ -350,12 +349,12 @@ class GenerateRun {
 Status CheckGenerate(const Architecture& architecture, const ModelConfig& config,
                      const Recipe& recipe) {
   if (!architecture.caches) {
-    return Error::Unsupported(fmt::format("generation with model_type \"{}\" is not modelled yet",
-                                          architecture.model_type));
+    return Error::Unsupported(
+        Format("generation with model_type \"{}\" is not modelled yet", architecture.model_type));
   }
   if (recipe.task != Task::kCausalLm && recipe.task != Task::kSeq2SeqLm) {
     return Error::BadInput(
-        fmt::format("a model for {} does not generate: use --task causal-lm", Name(recipe.task)));
+        Format("a model for {} does not generate: use --task causal-lm", Name(recipe.task)));
   }
   const Generation& options = recipe.generation;
   if (options.max_new_tokens < 1) return Error::BadInput("max_new_tokens must be at least 1");

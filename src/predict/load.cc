@@ -4,8 +4,6 @@
 // quantizers/{base,quantizer_bnb_4bit,quantizer_bnb_8bit}.py, integrations/bitsandbytes.py.
 #include "predict/load.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <string>
@@ -13,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/format.h"
 #include "predict/modules.h"
 #include "predict/quantization.h"
 
@@ -76,8 +75,8 @@ Result<int64_t> QuantizedParameters(const ModelConfig& config, const ParameterTa
   }
   if (count > 0 || quantization.kind == Quantization::Kind::kNone) return count;
   return Error::BadInput(
-      fmt::format("bitsandbytes replaces torch.nn.Linear, of which {} has none: load it in 16 bit",
-                  config.model_type()));
+      Format("bitsandbytes replaces torch.nn.Linear, of which {} has none: load it in 16 bit",
+             config.model_type()));
 }
 
 Bytes WarmUpBytes(const ParameterTable& table, const Recipe& recipe, Bytes memory) {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "predict/predict.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "base/nearest.h"
 #include "model/lora.h"
 #include "model/parameter_table.h"
@@ -42,21 +41,21 @@ Status CheckGenerationSizes(const ModelConfig& config, const Recipe& recipe, int
 Status CheckSizes(const ModelConfig& config, const Recipe& recipe) {
   const auto too_large = [](std::string_view what) {
     return Error::BadInput(
-        fmt::format("{} is beyond any GPU (over 2^48 elements): lower --batch or --seq", what));
+        Format("{} is beyond any GPU (over 2^48 elements): lower --batch or --seq", what));
   };
   if (recipe.per_device_train_batch_size < 1) {
-    return Error::BadInput(fmt::format("batch size {} is not positive: give --batch 1 or more",
-                                       recipe.per_device_train_batch_size));
+    return Error::BadInput(Format("batch size {} is not positive: give --batch 1 or more",
+                                  recipe.per_device_train_batch_size));
   }
   if (recipe.gradient_accumulation_steps < 1) {
-    return Error::BadInput(fmt::format("gradient_accumulation_steps {} is not positive",
-                                       recipe.gradient_accumulation_steps));
+    return Error::BadInput(Format("gradient_accumulation_steps {} is not positive",
+                                  recipe.gradient_accumulation_steps));
   }
   if (recipe.steps < 1) return Error::BadInput("steps must be at least 1");
   if (recipe.task == Task::kImageClassification) return {};
   if (recipe.sequence_length < 1) {
-    return Error::BadInput(fmt::format("sequence length {} is not positive: give --seq 1 or more",
-                                       recipe.sequence_length));
+    return Error::BadInput(
+        Format("sequence length {} is not positive: give --seq 1 or more", recipe.sequence_length));
   }
   const int64_t widest = std::max({config.MaybeInt("vocab_size").value_or(1),
                                    config.MaybeInt("intermediate_size").value_or(1),
@@ -99,29 +98,29 @@ Status CheckPositions(const ModelConfig& config, const Recipe& recipe,
                                   : recipe.sequence_length + fresh - 1;
       if (longest <= positions) continue;
       return Error::BadInput(
-          fmt::format("a prompt of {} tokens and {} new ones are beyond the model's {} positions "
-                      "(max_position_embeddings): lower --seq or --max-new-tokens",
-                      recipe.sequence_length, recipe.generation.max_new_tokens, positions));
+          Format("a prompt of {} tokens and {} new ones are beyond the model's {} positions "
+                 "(max_position_embeddings): lower --seq or --max-new-tokens",
+                 recipe.sequence_length, recipe.generation.max_new_tokens, positions));
     }
     if (recipe.sequence_length <= positions) continue;
     return Error::BadInput(
-        fmt::format("sequence length {} is beyond the model's {} positions "
-                    "(max_position_embeddings): lower --seq",
-                    recipe.sequence_length, positions));
+        Format("sequence length {} is beyond the model's {} positions "
+               "(max_position_embeddings): lower --seq",
+               recipe.sequence_length, positions));
   }
   return {};
 }
 
 Status CheckPlatform(const Recipe& recipe, const Platform& platform) {
   if (recipe.precision == Precision::kBf16 && !platform.gpu.HasBf16()) {
-    return Error::BadInput(
-        fmt::format("bf16 needs compute capability 8.0; {} has {}.{}: use --fp16",
-                    platform.gpu.name, platform.gpu.compute_major, platform.gpu.compute_minor));
+    return Error::BadInput(Format("bf16 needs compute capability 8.0; {} has {}.{}: use --fp16",
+                                  platform.gpu.name, platform.gpu.compute_major,
+                                  platform.gpu.compute_minor));
   }
   if (recipe.precision == Precision::kTf32 && platform.gpu.compute_major < 8) {
-    return Error::BadInput(
-        fmt::format("tf32 needs compute capability 8.0; {} has {}.{}: leave it out",
-                    platform.gpu.name, platform.gpu.compute_major, platform.gpu.compute_minor));
+    return Error::BadInput(Format("tf32 needs compute capability 8.0; {} has {}.{}: leave it out",
+                                  platform.gpu.name, platform.gpu.compute_major,
+                                  platform.gpu.compute_minor));
   }
   return {};
 }
@@ -133,8 +132,8 @@ Result<AttnImplementation> ResolveAttention(const Architecture& architecture,
       return architecture.supports_sdpa ? AttnImplementation::kSdpa : AttnImplementation::kEager;
     case AttnImplementation::kSdpa:
       if (architecture.supports_sdpa) return AttnImplementation::kSdpa;
-      return Error::BadInput(fmt::format(
-          "model_type \"{}\" has no sdpa attention: use --attn eager", architecture.model_type));
+      return Error::BadInput(Format("model_type \"{}\" has no sdpa attention: use --attn eager",
+                                    architecture.model_type));
     case AttnImplementation::kFlashAttention2:
       return Error::Unsupported(
           "flash_attention_2 (the flash-attn package) is not modelled: use sdpa");
@@ -154,7 +153,7 @@ Status CheckDriver(const ModelConfig& config, const Recipe& recipe,
         "use the plain PyTorch loop");
   }
   if (!plain_model && recipe.driver == Driver::kTorchLoop) {
-    return Error::Unsupported(fmt::format(
+    return Error::Unsupported(Format(
         "the plain PyTorch loop is modelled for model_type \"torch-transformer\", not \"{}\"",
         config.model_type()));
   }
@@ -228,9 +227,8 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
                            const Platform& platform, OpObserver* observer) {
   const Architecture* architecture = predict::FindArchitecture(config.model_type());
   if (architecture == nullptr) {
-    return Error::Unsupported(
-        fmt::format("model_type \"{}\" is not modelled yet{}", config.model_type(),
-                    DidYouMean(config.model_type(), PredictableModelTypes())));
+    return Error::Unsupported(Format("model_type \"{}\" is not modelled yet{}", config.model_type(),
+                                     DidYouMean(config.model_type(), PredictableModelTypes())));
   }
   HEADROOM_RETURN_IF_ERROR(CheckDriver(config, recipe, *architecture));
   HEADROOM_RETURN_IF_ERROR(CheckSizes(config, recipe));
@@ -259,7 +257,7 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
   prediction.ledger.SetContext(predict::OutsideAllocator(platform, attn, recipe));
   prediction.assumptions = predict::Assumptions(recipe, platform, attn);
   if (quantized > 0) {
-    prediction.assumptions.push_back(fmt::format(
+    prediction.assumptions.push_back(Format(
         "{:.1f} % of the parameters are in {}; head, embeddings, norms and whatever is no "
         "torch.nn.Linear stay in {}",
         100.0 * static_cast<double>(quantized) / static_cast<double>(prediction.parameters),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/chart_text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
+
+#include "base/format.h"
 
 namespace headroom {
 namespace {
@@ -52,7 +52,7 @@ std::string_view Cell(const TextStyle& style, int64_t eighths, int row, bool sol
 }
 
 std::string SecondsText(double seconds) {
-  return seconds < 100 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
+  return seconds < 100 ? Format("{:.1f} s", seconds) : Format("{:.0f} s", seconds);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The Trace Event Format of chrome://tracing: "X" is a slice, "C" a counter whose series stack.
-#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
+#include "base/format.h"
 #include "report/plan_report.h"
 #include "report/snapshot_export.h"
 
@@ -48,21 +48,20 @@ class TraceWriter {
   }
 
   void Counter(size_t at) {
-    out_ += fmt::format(
-        ",\n{{\"ph\": \"C\", \"name\": \"memory\", \"pid\": 0, \"ts\": {}, \"args\": {{", at);
+    out_ += Format(",\n{{\"ph\": \"C\", \"name\": \"memory\", \"pid\": 0, \"ts\": {}, \"args\": {{",
+                   at);
     Bytes cache = reserved_;
     for (size_t i = 0; i < kAllocatedComponentCount; ++i) {
       cache -= components_[i];
-      out_ += fmt::format("\"{}\": {}, ", Name(static_cast<Component>(i)), components_[i].count());
+      out_ += Format("\"{}\": {}, ", Name(static_cast<Component>(i)), components_[i].count());
     }
-    out_ += fmt::format("\"cache\": {}}}}}", cache.count());
+    out_ += Format("\"cache\": {}}}}}", cache.count());
   }
 
   void Slice(const PhaseMark& mark, size_t begin, size_t end) {
-    const std::string name = mark.step > 0
-                                 ? fmt::format("step {}: {}", mark.step, PhaseWords(mark.name))
-                                 : std::string(PhaseWords(mark.name));
-    out_ += fmt::format(
+    const std::string name = mark.step > 0 ? Format("step {}: {}", mark.step, PhaseWords(mark.name))
+                                           : std::string(PhaseWords(mark.name));
+    out_ += Format(
         ",\n{{\"ph\": \"X\", \"name\": {}, \"pid\": 0, \"tid\": 0, \"ts\": {}, \"dur\": {}, "
         "\"args\": {{\"peak\": {}, \"allocated\": {}, \"reserved\": {}}}}}",
         Quoted(name), begin, end - begin, mark.peak_allocated.count(), mark.allocated.count(),
@@ -70,7 +69,7 @@ class TraceWriter {
   }
 
   void Peak(size_t at) {
-    out_ += fmt::format(
+    out_ += Format(
         ",\n{{\"ph\": \"i\", \"name\": \"peak\", \"s\": \"p\", \"pid\": 0, \"tid\": 0, \"ts\": {}, "
         "\"args\": {{\"allocated\": {}}}}}",
         at, ledger_.peak_allocated().count());

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/format.h"
 #include "report/explain_report.h"
 #include "report/sections.h"
 
@@ -197,11 +198,11 @@ std::string DiffVerdict(const DiffReport& diff) {
   const Change total = diff.allocated;
   std::string text;
   if (total.delta() == Bytes(0)) {
-    text = fmt::format("Both peak at {}, equal to the byte", FormatMiB(total.a));
+    text = Format("Both peak at {}, equal to the byte", FormatMiB(total.a));
   } else {
-    text = fmt::format("B peaks {} ({}) {} A", FormatMiB(Size(total)),
-                       Percent(Share(Size(total), std::max(total.a, total.b)), 2),
-                       total.delta() > Bytes(0) ? "above" : "below");
+    text = Format("B peaks {} ({}) {} A", FormatMiB(Size(total)),
+                  Percent(Share(Size(total), std::max(total.a, total.b)), 2),
+                  total.delta() > Bytes(0) ? "above" : "below");
   }
   std::vector<std::pair<Bytes, std::string>> reasons;
   const Bytes least(static_cast<int64_t>(kSmallestReason *
@@ -210,7 +211,7 @@ std::string DiffVerdict(const DiffReport& diff) {
     const auto component = static_cast<Component>(i);
     const Change change = diff.components[static_cast<size_t>(i)];
     if (Size(change) <= least) continue;
-    std::string reason = fmt::format("{} {}", Name(component), Words(change.delta()));
+    std::string reason = Format("{} {}", Name(component), Words(change.delta()));
     const bool has_kinds =
         component == Component::kActivations || component == Component::kTemporaries;
     const auto& kinds =
@@ -218,8 +219,8 @@ std::string DiffVerdict(const DiffReport& diff) {
     const auto most = std::max_element(kinds.begin(), kinds.end(),
                                        [](Change x, Change y) { return Size(x) < Size(y); });
     if (has_kinds && most != kinds.begin() && Size(*most) > least) {
-      reason += fmt::format(" ({} {})", KindWords(static_cast<Kind>(most - kinds.begin())),
-                            Words(most->delta()));
+      reason += Format(" ({} {})", KindWords(static_cast<Kind>(most - kinds.begin())),
+                       Words(most->delta()));
     }
     reasons.emplace_back(Size(change), std::move(reason));
   }
@@ -228,13 +229,13 @@ std::string DiffVerdict(const DiffReport& diff) {
   std::vector<std::string> texts;
   for (auto& [size, reason] : reasons) texts.push_back(std::move(reason));
   if (texts.empty())
-    return text + fmt::format("; no component differs by more than {}.",
-                              Percent(LargestDifference(diff), 2));
-  return text + fmt::format(": {}.", fmt::join(texts, ", "));
+    return text +
+           Format("; no component differs by more than {}.", Percent(LargestDifference(diff), 2));
+  return text + Format(": {}.", fmt::join(texts, ", "));
 }
 
 std::string DiffText(const DiffReport& diff, const TextStyle& style) {
-  std::string out = fmt::format("A  {}\nB  {}\n\n", diff.a, diff.b);
+  std::string out = Format("A  {}\nB  {}\n\n", diff.a, diff.b);
   out += PaintLines(style, Colour::kBold, Paragraph(style, "", DiffVerdict(diff)));
   out += '\n' + Paragraph(style, "A  ", diff.a_peak) + Paragraph(style, "B  ", diff.b_peak) + '\n';
   return out + Components(diff, style) + Phases(diff, style) + Modules(diff, style);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/format.h"
 #include "report/sections.h"
 
 namespace headroom {
@@ -29,7 +30,7 @@ std::string Title(const ExplainReport& report, const TextStyle& style) {
 }
 
 std::string VerdictText(const ExplainReport& report, const TextStyle& style) {
-  const std::string text = fmt::format("{}", fmt::join(VerdictSentences(report), " "));
+  const std::string text = Format("{}", fmt::join(VerdictSentences(report), " "));
   const Colour colour = report.failure ? Colour::kRed : Colour::kBold;
   return '\n' + PaintLines(style, colour, Paragraph(style, "", text));
 }
@@ -38,9 +39,8 @@ std::string Totals(const ExplainReport& report, const TextStyle& style) {
   const PlanReport& run = report.run;
   const std::string_view when = report.has_history ? "the tensors, at the peak" : "the tensors";
   return '\n' + TotalLine(style, "allocated", run.allocated, when) +
-         TotalLine(
-             style, "reserved", run.reserved,
-             fmt::format("+ {} cached by the allocator", FormatMiB(run.reserved - run.allocated)));
+         TotalLine(style, "reserved", run.reserved,
+                   Format("+ {} cached by the allocator", FormatMiB(run.reserved - run.allocated)));
 }
 
 std::string Peak(const ExplainReport& report, const TextStyle& style) {
@@ -51,9 +51,9 @@ std::string Peak(const ExplainReport& report, const TextStyle& style) {
   out += ComponentTable(report.run, style);
   if (report.unexplained == Bytes(0)) return out;
   return out + Paragraph(style, Margin(),
-                         fmt::format("{} ({}) of it, counted as temporaries, is unexplained.",
-                                     FormatMiB(report.unexplained),
-                                     Percent(Share(report.unexplained, report.run.allocated))));
+                         Format("{} ({}) of it, counted as temporaries, is unexplained.",
+                                FormatMiB(report.unexplained),
+                                Percent(Share(report.unexplained, report.run.allocated))));
 }
 
 std::string MaybeMiB(Bytes size) { return size == Bytes(0) ? "" : MiBNumber(size); }
@@ -77,7 +77,7 @@ std::string Steps(const ExplainReport& report, const TextStyle& style) {
 
 std::string KindOf(const HolderRow& row) {
   return row.kind == Kind::kOther ? std::string(Name(row.component))
-                                  : fmt::format("{}: {}", Name(row.component), KindWords(row.kind));
+                                  : Format("{}: {}", Name(row.component), KindWords(row.kind));
 }
 
 std::string Holders(const std::vector<HolderRow>& rows, std::string_view heading,
@@ -97,7 +97,7 @@ std::string Holders(const std::vector<HolderRow>& rows, std::string_view heading
   }
   if (rest_blocks > 0) {
     table.Add({MiBNumber(rest), Thousands(rest_blocks),
-               fmt::format("{} more", Thousands(static_cast<int64_t>(rows.size() - most))), ""});
+               Format("{} more", Thousands(static_cast<int64_t>(rows.size() - most))), ""});
   }
   return Heading(style, heading) + table.Text(style);
 }
@@ -120,7 +120,7 @@ std::string GrowthTable(const ExplainReport& report, const TextStyle& style) {
 std::string Failure(const ExplainReport& report, const TextStyle& style) {
   if (!report.failure) return "";
   const FailureReport& failure = *report.failure;
-  std::string out = Heading(style, fmt::format("The request that failed, at {}", failure.place));
+  std::string out = Heading(style, Format("The request that failed, at {}", failure.place));
   out += TotalLine(style, "asked for", failure.requested,
                    KindOf({"", failure.component, failure.kind, Bytes(0), 0}));
   out += TotalLine(style, "allocated", failure.allocated, "at that moment");
@@ -140,13 +140,13 @@ std::string Stays(const ExplainReport& report, const TextStyle& style) {
     table.Add({MiBNumber(size), std::string(Name(component)), std::string(FreedBy(component))});
   }
   std::string out = Heading(style, "What stays at the end of the recording") + table.Text(style);
-  std::string text = fmt::format(
+  std::string text = Format(
       "empty_cache() would give back {} now; the rest of the cache lies in segments with live "
       "blocks and goes when they go. accelerate's release_memory(model, optimizer) does del, "
       "gc.collect() and empty_cache(); the CUDA context ends with the process.",
       FormatMiB(end.releasable));
   if (end.pending_free > Bytes(0)) {
-    text += fmt::format(" {} are freed and wait for another stream.", FormatMiB(end.pending_free));
+    text += Format(" {} are freed and wait for another stream.", FormatMiB(end.pending_free));
   }
   return out + Paragraph(style, Margin(), text);
 }
@@ -180,7 +180,7 @@ std::string Remedies(const ExplainReport& report, const TextStyle& style) {
   std::vector<std::string> lines;
   for (const Remedy& remedy : FindRemedies(report)) {
     lines.push_back(
-        fmt::format("up to {} of {}: {}", FormatMiB(remedy.saves), remedy.part, remedy.change));
+        Format("up to {} of {}: {}", FormatMiB(remedy.saves), remedy.part, remedy.change));
   }
   return lines.empty() ? "" : Heading(style, "What would lower the peak") + Bullets(style, lines);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/format.h"
 #include "report/explain_report.h"
 #include "report/sections.h"
 
@@ -29,60 +30,59 @@ std::string MadeOf(const PlanReport& run) {
   Bytes rest = run.allocated;
   for (const auto& [bytes, component] : parts) {
     if (bytes == Bytes(0) || Share(bytes, run.allocated) < kSmallestPart) continue;
-    std::string text = fmt::format("{} {}", Name(component), FormatMiB(bytes));
+    std::string text = Format("{} {}", Name(component), FormatMiB(bytes));
     const bool has_kinds =
         component == Component::kActivations || component == Component::kTemporaries;
     const KindBytes& kinds =
         component == Component::kActivations ? run.peak.activation_kinds : run.peak.temporary_kinds;
     const auto largest = std::max_element(kinds.begin() + 1, kinds.end());
     if (has_kinds && Share(*largest, bytes) > 0.2) {
-      text += fmt::format(" ({} of it {})", FormatMiB(*largest),
-                          KindWords(static_cast<Kind>(largest - kinds.begin())));
+      text += Format(" ({} of it {})", FormatMiB(*largest),
+                     KindWords(static_cast<Kind>(largest - kinds.begin())));
     }
     texts.push_back(std::move(text));
     rest -= bytes;
   }
-  if (rest > Bytes(0)) texts.push_back(fmt::format("{} of all else", FormatMiB(rest)));
-  return fmt::format("{}", fmt::join(texts, ", "));
+  if (rest > Bytes(0)) texts.push_back(Format("{} of all else", FormatMiB(rest)));
+  return Format("{}", fmt::join(texts, ", "));
 }
 
 std::string PeakVerdict(const ExplainReport& report) {
   const PlanReport& run = report.run;
   if (!report.has_history) {
-    return fmt::format("{} allocated when the file was written: {}.", FormatMiB(run.allocated),
-                       MadeOf(run));
+    return Format("{} allocated when the file was written: {}.", FormatMiB(run.allocated),
+                  MadeOf(run));
   }
   const PlanPeak& peak = run.peak;
   std::string when = std::string(PhaseWords(peak.phase));
-  if (peak.step > 0) when = fmt::format("step {}, {}", peak.step, when);
-  return fmt::format("Memory peaks at {} in {}: {}.", FormatMiB(run.allocated), when, MadeOf(run));
+  if (peak.step > 0) when = Format("step {}, {}", peak.step, when);
+  return Format("Memory peaks at {} in {}: {}.", FormatMiB(run.allocated), when, MadeOf(run));
 }
 
 std::vector<std::string> FailureVerdict(const ExplainReport& report, const FailureReport& failure) {
   std::string when = failure.phase;
-  if (failure.step > 0) when = fmt::format("step {}, {}", failure.step, failure.phase);
-  const std::string what =
-      failure.kind == Kind::kOther
-          ? std::string(Name(failure.component))
-          : fmt::format("{} ({})", KindWords(failure.kind), Name(failure.component));
+  if (failure.step > 0) when = Format("step {}, {}", failure.step, failure.phase);
+  const std::string what = failure.kind == Kind::kOther ? std::string(Name(failure.component))
+                                                        : Format("{} ({})", KindWords(failure.kind),
+                                                                 Name(failure.component));
   std::vector<std::string> sentences = {
-      fmt::format("Out of memory in {}: {} asked for, for {}, with {} allocated and {} reserved.",
-                  when, FormatMiB(failure.requested), what, FormatMiB(failure.allocated),
-                  FormatMiB(failure.reserved))};
+      Format("Out of memory in {}: {} asked for, for {}, with {} allocated and {} reserved.", when,
+             FormatMiB(failure.requested), what, FormatMiB(failure.allocated),
+             FormatMiB(failure.reserved))};
   if (failure.device_free >= failure.requested) {
     sentences.push_back(
-        fmt::format("The device had {} free: not its size but a limit on this process "
-                    "(set_per_process_memory_fraction) refused it.",
-                    FormatMiB(failure.device_free)));
+        Format("The device had {} free: not its size but a limit on this process "
+               "(set_per_process_memory_fraction) refused it.",
+               FormatMiB(failure.device_free)));
   }
   if (failure.of_its_kind > Bytes(0)) {
-    sentences.push_back(fmt::format(
-        "{} tipped it over: {} of them allocated, {} with this request.",
-        failure.kind == Kind::kLogitsLoss ? "Logits and loss"
-                                          : "Memory for " + KindWords(failure.kind),
-        FormatMiB(failure.of_its_kind), FormatMiB(failure.of_its_kind + failure.requested)));
+    sentences.push_back(
+        Format("{} tipped it over: {} of them allocated, {} with this request.",
+               failure.kind == Kind::kLogitsLoss ? "Logits and loss"
+                                                 : "Memory for " + KindWords(failure.kind),
+               FormatMiB(failure.of_its_kind), FormatMiB(failure.of_its_kind + failure.requested)));
   }
-  sentences.push_back(fmt::format("Most of what was allocated before: {}.", MadeOf(report.run)));
+  sentences.push_back(Format("Most of what was allocated before: {}.", MadeOf(report.run)));
   return sentences;
 }
 
@@ -103,7 +103,7 @@ std::string FragmentationVerdict(const ExplainReport& report) {
            "been served.";
   }
   if (Share(saves, report.run.reserved) < kSmallestFragmentation) return "";
-  return fmt::format(
+  return Format(
       "{} of what is reserved is lost to fragmentation: PYTORCH_ALLOC_CONF="
       "expandable_segments:True wins it back.",
       FormatMiB(saves));
@@ -119,21 +119,20 @@ std::vector<std::string> VerdictSentences(const ExplainReport& report) {
     sentences.push_back(PeakVerdict(report));
   }
   if (const std::vector<Remedy> remedies = FindRemedies(report); !remedies.empty()) {
-    sentences.push_back(fmt::format("The largest avoidable part is up to {} of {}: {}.",
-                                    FormatMiB(remedies[0].saves), remedies[0].part,
-                                    remedies[0].change));
+    sentences.push_back(Format("The largest avoidable part is up to {} of {}: {}.",
+                               FormatMiB(remedies[0].saves), remedies[0].part, remedies[0].change));
   }
   if (!report.growth.empty()) {
     const GrowthRow& first = report.growth.front();
-    sentences.push_back(fmt::format("Memory grows by {} a step at {}: something keeps it.",
-                                    FormatMiB(first.per_step), first.place));
+    sentences.push_back(Format("Memory grows by {} a step at {}: something keeps it.",
+                               FormatMiB(first.per_step), first.place));
   }
   if (std::string text = FragmentationVerdict(report); !text.empty()) {
     sentences.push_back(std::move(text));
   }
   if (Share(report.unexplained, report.run.allocated) >= 0.02) {
-    sentences.push_back(fmt::format("{} of the peak is unexplained.",
-                                    Percent(Share(report.unexplained, report.run.allocated))));
+    sentences.push_back(Format("{} of the peak is unexplained.",
+                               Percent(Share(report.unexplained, report.run.allocated))));
   }
   return sentences;
 }

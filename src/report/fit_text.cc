@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/format.h"
 #include "report/fit_report.h"
 
 namespace headroom {
@@ -21,7 +22,7 @@ int NameWidth(const TextStyle& style) {
 }
 
 std::string Joined(const std::vector<std::string>& parts) {
-  return fmt::format("{}", fmt::join(parts, " + "));
+  return Format("{}", fmt::join(parts, " + "));
 }
 
 std::string Title(const FitReport& report, const TextStyle& style) {
@@ -33,25 +34,25 @@ std::string Title(const FitReport& report, const TextStyle& style) {
 }
 
 std::string VerdictText(const FitReport& report, const TextStyle& style) {
-  const std::string device =
-      report.device.empty() ? FormatBytes(report.memory)
-                            : fmt::format("{} ({})", report.device, FormatBytes(report.memory));
+  const std::string device = report.device.empty()
+                                 ? FormatBytes(report.memory)
+                                 : Format("{} ({})", report.device, FormatBytes(report.memory));
   const Bytes difference = report.memory - report.needed;
-  const std::string verdict =
-      report.fits ? fmt::format("Fits {}: it needs {}, {} less.", device,
-                                FormatBytes(report.needed), FormatBytes(difference))
-                  : fmt::format("Does not fit {}: it needs {}, {} more.", device,
-                                FormatBytes(report.needed), FormatBytes(-difference));
+  const std::string verdict = report.fits
+                                  ? Format("Fits {}: it needs {}, {} less.", device,
+                                           FormatBytes(report.needed), FormatBytes(difference))
+                                  : Format("Does not fit {}: it needs {}, {} more.", device,
+                                           FormatBytes(report.needed), FormatBytes(-difference));
   return '\n' + Paint(style, report.fits ? Colour::kGreen : Colour::kRed, verdict) + '\n';
 }
 
 std::string LimitLine(const TextStyle& style, std::string_view name, const FitLimit& limit,
                       std::string_view with) {
-  if (!limit.value) return fmt::format("  {}not even 1 fits\n", PadRight(name, 11));
+  if (!limit.value) return Format("  {}not even 1 fits\n", PadRight(name, 11));
   std::string_view end;
   if (!limit.limited_by_memory) end = ", which is the most there is";
-  return fmt::format("  {}{}  {}{}\n", PadRight(name, 11),
-                     Paint(style, Colour::kBold, PadLeft(Thousands(*limit.value), 9)), with, end);
+  return Format("  {}{}  {}{}\n", PadRight(name, 11),
+                Paint(style, Colour::kBold, PadLeft(Thousands(*limit.value), 9)), with, end);
 }
 
 std::string Limits(const FitReport& report, const TextStyle& style) {
@@ -60,18 +61,18 @@ std::string Limits(const FitReport& report, const TextStyle& style) {
   if (report.largest_batch) {
     out += LimitLine(
         style, "batch", *report.largest_batch,
-        report.sequence > 0 ? fmt::format("samples of {} tokens", report.sequence) : "samples");
+        report.sequence > 0 ? Format("samples of {} tokens", report.sequence) : "samples");
   }
   if (report.largest_sequence) {
     out += LimitLine(style, "sequence", *report.largest_sequence,
-                     fmt::format("tokens at batch {}", report.batch));
+                     Format("tokens at batch {}", report.batch));
   }
   return out;
 }
 
 std::string TimeChange(double change) {
   if (std::abs(change) < 0.005) return "same";
-  return fmt::format("{:+.0f} %", change * 100);
+  return Format("{:+.0f} %", change * 100);
 }
 
 std::string ChangeLine(const FitReport& report, const FitChange& change, const TextStyle& style) {
@@ -121,7 +122,7 @@ std::string Notes(const FitReport& report, const TextStyle& style) {
   std::string out;
   for (const FitChange& change : report.alone) {
     if (change.note.empty() || !IsPartOfAnAnswer(report, change)) continue;
-    out += Paragraph(style, "  - ", fmt::format("{}: {}", Joined(change.parts), change.note));
+    out += Paragraph(style, "  - ", Format("{}: {}", Joined(change.parts), change.note));
   }
   return out.empty() ? out : Heading(style, "What each is") + out;
 }
@@ -130,7 +131,7 @@ std::string WithoutHelp(const FitReport& report, const TextStyle& style) {
   if (report.without_help.empty()) return "";
   std::string out = Heading(style, "Does not help");
   for (const FitWithoutHelp& without : report.without_help) {
-    out += Paragraph(style, "  - ", fmt::format("{}: {}", without.name, without.why));
+    out += Paragraph(style, "  - ", Format("{}: {}", without.name, without.why));
   }
   return out;
 }
@@ -145,7 +146,7 @@ std::string BestText(const FitReport& report, const TextStyle& style) {
   out += Paragraph(style, "  ", best.command);
   if (!best.environment.empty()) out += Paragraph(style, "  ", best.environment);
   if (!best.from_pretrained.empty()) {
-    out += Paragraph(style, "  ", fmt::format("from_pretrained(..., {})", best.from_pretrained));
+    out += Paragraph(style, "  ", Format("from_pretrained(..., {})", best.from_pretrained));
   }
   return out + Paragraph(style, "  ", best.training_arguments);
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/html_report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "base/format.h"
 #include "report/html_sections.h"
 #include "report/html_writer.h"
 #include "report/page_assets.h"
@@ -34,7 +33,7 @@ std::string_view ToneClass(Tone tone) {
 
 std::string Head(const ReportPage& page) {
   const std::string title = EscapeHtml(page.heading);
-  return fmt::format(
+  return Format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n"
@@ -44,13 +43,13 @@ std::string Head(const ReportPage& page) {
 }
 
 std::string Banner(const ReportPage& page) {
-  std::string out = fmt::format(
-      "<header class=\"banner\">\n<div>\n<p class=\"kind\">headroom {}</p>\n<h1>{}</h1>\n",
-      EscapeHtml(page.kind), EscapeHtml(page.heading));
+  std::string out =
+      Format("<header class=\"banner\">\n<div>\n<p class=\"kind\">headroom {}</p>\n<h1>{}</h1>\n",
+             EscapeHtml(page.kind), EscapeHtml(page.heading));
   if (!page.facts.empty()) {
     out += "<ul class=\"facts\">";
     for (const std::string& fact : page.facts) {
-      out += fmt::format("<li>{}</li>", EscapeHtml(fact));
+      out += Format("<li>{}</li>", EscapeHtml(fact));
     }
     out += "</ul>\n";
   }
@@ -66,8 +65,7 @@ std::string Summary(const ReportPage& page) {
   if (page.summary.empty()) return "";
   std::string out = "<section class=\"summary\" aria-label=\"Summary\">\n";
   for (const PageSentence& sentence : page.summary) {
-    out += fmt::format("<p class=\"{}\">{}</p>\n", ToneClass(sentence.tone),
-                       EscapeHtml(sentence.text));
+    out += Format("<p class=\"{}\">{}</p>\n", ToneClass(sentence.tone), EscapeHtml(sentence.text));
   }
   return out + "</section>\n";
 }
@@ -76,18 +74,18 @@ std::string Totals(const ReportPage& page) {
   if (page.totals.empty()) return "";
   std::string out = "<dl class=\"totals\">\n";
   for (const PageTotal& total : page.totals) {
-    out += fmt::format("<div><dt>{}</dt><dd><b>{}</b><span>{}</span></dd></div>\n",
-                       EscapeHtml(total.name), FormatMiB(total.bytes), EscapeHtml(total.meaning));
+    out += Format("<div><dt>{}</dt><dd><b>{}</b><span>{}</span></dd></div>\n",
+                  EscapeHtml(total.name), FormatMiB(total.bytes), EscapeHtml(total.meaning));
   }
   return out + "</dl>\n";
 }
 
 // The scripts fill it in; without scripts the tables say the same.
 std::string ChartFrame(const std::string& name, size_t number) {
-  const std::string id = fmt::format("chart-{}", number);
+  const std::string id = Format("chart-{}", number);
   const std::string heading =
-      name.empty() ? "Memory over time" : fmt::format("{}: memory over time", EscapeHtml(name));
-  return fmt::format(
+      name.empty() ? "Memory over time" : Format("{}: memory over time", EscapeHtml(name));
+  return Format(
       "<section class=\"card chart\" id=\"{0}\" data-chart=\"{1}\" aria-labelledby=\"{0}-h\">\n"
       "<h2 id=\"{0}-h\">{2}</h2>\n<noscript><p>The chart needs JavaScript; the tables below do "
       "not.</p></noscript>\n</section>\n",
@@ -95,11 +93,11 @@ std::string ChartFrame(const std::string& name, size_t number) {
 }
 
 std::string PeakFrame(const std::string& name, size_t number) {
-  const std::string id = fmt::format("peak-{}", number);
+  const std::string id = Format("peak-{}", number);
   const std::string heading = name.empty()
                                   ? "What the peak is made of"
-                                  : fmt::format("{}: what the peak is made of", EscapeHtml(name));
-  return fmt::format(
+                                  : Format("{}: what the peak is made of", EscapeHtml(name));
+  return Format(
       "<section class=\"card icicle\" id=\"{0}\" data-peak=\"{1}\" aria-labelledby=\"{0}-h\">\n"
       "<h2 id=\"{0}-h\">{2}</h2>\n</section>\n",
       id, number, heading);
@@ -130,7 +128,7 @@ std::string Ladder(const ReportPage& page) {
   for (const PageRung& rung : page.ladder) {
     const double percent = 100.0 * static_cast<double>(std::max(rung.bytes, Bytes(0)).count()) /
                            static_cast<double>(highest.count());
-    out += fmt::format(
+    out += Format(
         "<tr><th scope=\"row\">{}</th><td class=\"num\">{}</td>"
         "<td class=\"bar\" aria-hidden=\"true\"><span style=\"width:{:.2f}%\"></span></td></tr>\n",
         EscapeHtml(rung.name), FormatMiB(rung.bytes), percent);
@@ -142,7 +140,7 @@ std::string Tables(const ReportPage& page) {
   std::string out;
   size_t number = 0;
   const auto add = [&](const PageTable& table) {
-    out += TableHtml(table, fmt::format("table-{}", number++));
+    out += TableHtml(table, Format("table-{}", number++));
   };
   for (const PageTable& table : page.tables) add(table);
   for (const PageLedger& run : page.ledgers) {
@@ -155,10 +153,10 @@ std::string Lists(const ReportPage& page) {
   std::string out;
   for (const PageList& list : page.lists) {
     if (list.items.empty()) continue;
-    out += fmt::format("<section class=\"card\">\n<h2>{}</h2>\n<ul class=\"list\">\n",
-                       EscapeHtml(list.heading));
+    out += Format("<section class=\"card\">\n<h2>{}</h2>\n<ul class=\"list\">\n",
+                  EscapeHtml(list.heading));
     for (const std::string& item : list.items) {
-      out += fmt::format("<li>{}</li>\n", EscapeHtml(item));
+      out += Format("<li>{}</li>\n", EscapeHtml(item));
     }
     out += "</ul>\n</section>\n";
   }
@@ -166,7 +164,7 @@ std::string Lists(const ReportPage& page) {
 }
 
 std::string Foot(const ReportPage& page) {
-  return fmt::format(
+  return Format(
       "<footer>Written by {}. The page is one file and loads nothing.</footer>\n"
       "<script type=\"application/json\" id=\"headroom-data\">{}</script>\n"
       "<script>\n{}</script>\n</body>\n</html>\n",

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/html_sections.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <map>
 #include <tuple>
 
+#include "base/format.h"
 #include "report/module_tree.h"
 #include "report/plan_report.h"
 
@@ -25,7 +24,7 @@ double Share(Bytes part, Bytes whole) {
 }
 
 std::string HeadingOf(std::string_view what, const PageLedger& run) {
-  return run.name.empty() ? std::string(what) : fmt::format("{}: {}", run.name, what);
+  return run.name.empty() ? std::string(what) : Format("{}: {}", run.name, what);
 }
 
 std::string OrNone(std::string text) { return text.empty() ? "(none)" : text; }
@@ -229,7 +228,7 @@ PageTable PhaseTable(const PageLedger& run, const PlanReport& report) {
   table.columns = {"phase", "step", "peak", "allocated at its end", "reserved at its end"};
   for (const PlanPhase& phase : report.phases) {
     if (table.rows.size() == kMostPhases) {
-      table.note += fmt::format(" The first {} of {} phases.", kMostPhases, report.phases.size());
+      table.note += Format(" The first {} of {} phases.", kMostPhases, report.phases.size());
       break;
     }
     table.rows.push_back({std::string(PhaseWords(phase.mark.name)), int64_t{phase.mark.step},

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/html_writer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "base/format.h"
 #include "report/text.h"
 
 namespace headroom {
@@ -90,11 +89,10 @@ CellText TextOf(const PageCell& cell) {
     return {Thousands(*count), std::to_string(*count)};
   }
   if (const auto* fraction = std::get_if<double>(&cell)) {
-    return {Percent(*fraction), fmt::format("{:.6g}", *fraction)};
+    return {Percent(*fraction), Format("{:.6g}", *fraction)};
   }
   if (const auto* number = std::get_if<PageNumber>(&cell)) {
-    return {fmt::format("{:.{}f}", number->value, number->decimals),
-            fmt::format("{:.6g}", number->value)};
+    return {Format("{:.{}f}", number->value, number->decimals), Format("{:.6g}", number->value)};
   }
   if (const auto* component = std::get_if<Component>(&cell)) {
     return {SwatchHtml(*component) + std::string(Name(*component)), ""};
@@ -104,19 +102,19 @@ CellText TextOf(const PageCell& cell) {
 
 std::string RowHtml(const std::vector<PageCell>& cells, const std::vector<bool>& numeric,
                     std::string_view row_class) {
-  std::string out = row_class.empty() ? "<tr>" : fmt::format("<tr class=\"{}\">", row_class);
+  std::string out = row_class.empty() ? "<tr>" : Format("<tr class=\"{}\">", row_class);
   for (size_t i = 0; i < cells.size(); ++i) {
     const CellText text = TextOf(cells[i]);
     // The first cell names its row.
     const std::string_view tag = i == 0 ? "th" : "td";
-    out += fmt::format("<{}{}", tag, i == 0 ? " scope=\"row\"" : "");
+    out += Format("<{}{}", tag, i == 0 ? " scope=\"row\"" : "");
     if (i < numeric.size() && numeric[i]) {
       out += " class=\"num\"";
     } else if (std::holds_alternative<Component>(cells[i])) {
       out += " class=\"of\"";
     }
-    if (!text.value.empty()) out += fmt::format(" data-v=\"{}\"", text.value);
-    out += fmt::format(">{}</{}>", text.html, tag);
+    if (!text.value.empty()) out += Format(" data-v=\"{}\"", text.value);
+    out += Format(">{}</{}>", text.html, tag);
   }
   return out + "</tr>\n";
 }
@@ -143,7 +141,7 @@ std::string EscapeHtml(std::string_view text) {
 }
 
 std::string SwatchHtml(Component component) {
-  return fmt::format("<span class=\"swatch c-{}\"></span>", Name(component));
+  return Format("<span class=\"swatch c-{}\"></span>", Name(component));
 }
 
 std::string TableHtml(const PageTable& table, std::string_view id) {
@@ -154,17 +152,17 @@ std::string TableHtml(const PageTable& table, std::string_view id) {
     }
   }
   std::string out =
-      fmt::format("<section class=\"card\" aria-labelledby=\"{}-h\">\n<h2 id=\"{}-h\">{}</h2>\n",
-                  id, id, EscapeHtml(table.heading));
-  if (!table.note.empty()) out += fmt::format("<p class=\"note\">{}</p>\n", EscapeHtml(table.note));
+      Format("<section class=\"card\" aria-labelledby=\"{}-h\">\n<h2 id=\"{}-h\">{}</h2>\n", id, id,
+             EscapeHtml(table.heading));
+  if (!table.note.empty()) out += Format("<p class=\"note\">{}</p>\n", EscapeHtml(table.note));
   // A table that is wider than the window scrolls by itself, with the keyboard too.
-  out += fmt::format(
+  out += Format(
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{}-h\">"
       "<table id=\"{}\" class=\"sortable\">\n<caption class=\"unseen\">{}</caption>\n<thead><tr>",
       id, id, EscapeHtml(table.heading));
   for (size_t i = 0; i < table.columns.size(); ++i) {
-    out += fmt::format("<th scope=\"col\"{}>{}</th>", numeric[i] ? " class=\"num\"" : "",
-                       EscapeHtml(table.columns[i]));
+    out += Format("<th scope=\"col\"{}>{}</th>", numeric[i] ? " class=\"num\"" : "",
+                  EscapeHtml(table.columns[i]));
   }
   out += "</tr></thead>\n<tbody>\n";
   for (size_t i = 0; i < table.rows.size(); ++i) {

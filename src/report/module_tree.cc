@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/module_tree.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <numeric>
 #include <optional>
 #include <string_view>
+
+#include "base/format.h"
 
 namespace headroom {
 namespace {
@@ -76,7 +76,7 @@ void FoldNumbered(ModuleNode& node) {
     }
     if (next - first > 1) {
       run.count = static_cast<int>(next - first);
-      run.name = fmt::format("[{}-{}]", *start, *start + static_cast<int64_t>(next - first) - 1);
+      run.name = Format("[{}-{}]", *start, *start + static_cast<int64_t>(next - first) - 1);
     }
     folded.push_back(std::move(run));
     first = next;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/format.h"
 #include "report/explain_report.h"
 #include "report/plan_text.h"
 #include "report/sections.h"
@@ -24,7 +25,7 @@ std::string Figures(const OomReport& report, const TextStyle& style) {
   out += Row(style, "= process", report.process, "all that this process holds");
   out += Row(style, "+ others", report.others, "other processes and the driver");
   for (const auto& [pid, bytes] : report.processes) {
-    out += Row(style, fmt::format("  {}", pid), bytes, "of it, the process of this number");
+    out += Row(style, Format("  {}", pid), bytes, "of it, the process of this number");
   }
   out += Row(style, "+ free", report.free, "as the device reported it");
   out += Row(style, "= device", report.capacity, "all of it");
@@ -35,14 +36,14 @@ std::string Figures(const OomReport& report, const TextStyle& style) {
 std::string PlanSection(const OomReport& report, const TextStyle& style) {
   if (!report.plan) return "";
   const OomPlan& plan = *report.plan;
-  std::string out = Heading(style, fmt::format("What headroom plan says of {}", plan.model));
-  out += Paragraph(style, Margin(), fmt::format("{}", fmt::join(plan.recipe, ", ")));
+  std::string out = Heading(style, Format("What headroom plan says of {}", plan.model));
+  out += Paragraph(style, Margin(), Format("{}", fmt::join(plan.recipe, ", ")));
   out += TotalLine(style, "allocated", plan.allocated, "at the peak, were there no limit");
   out += TotalLine(style, "reserved", plan.reserved, "likewise");
   out += TotalLine(style, "cap", plan.cap, "the most that could be reserved, from the message");
   std::string text;
   if (plan.verdict.fits) {
-    text = fmt::format(
+    text = Format(
         "The plan fits with {} to spare: the run was not this recipe, or something "
         "that the plan does not know (evaluation, another process, a leak) came on "
         "top.",
@@ -62,11 +63,11 @@ std::string PlanSection(const OomReport& report, const TextStyle& style) {
 
 std::string OomVerdict(const OomReport& report) {
   std::string text = "Out of memory";
-  if (!report.phase.empty()) text += fmt::format(" in the {} phase", report.phase);
-  if (!report.place.empty()) text += fmt::format(" at {}", report.place);
+  if (!report.phase.empty()) text += Format(" in the {} phase", report.phase);
+  if (!report.place.empty()) text += Format(" at {}", report.place);
   if (report.kind != Kind::kOther && report.guess.empty())
-    text += fmt::format(", for {}", KindWords(report.kind));
-  if (report.requested) text += fmt::format(", asking for {}", FormatBytes(*report.requested));
+    text += Format(", for {}", KindWords(report.kind));
+  if (report.requested) text += Format(", asking for {}", FormatBytes(*report.requested));
   text += '.';
   if (!report.guess.empty()) text += " " + report.guess;
   for (const std::string& cause : report.causes) text += " " + cause;
@@ -76,11 +77,10 @@ std::string OomVerdict(const OomReport& report) {
 std::string OomText(const OomReport& report, const TextStyle& style) {
   std::string facts = report.wording.empty() ? "" : "worded as by " + report.wording;
   if (report.device) {
-    facts += fmt::format("{}device {}", facts.empty() ? "" : ", ", *report.device);
+    facts += Format("{}device {}", facts.empty() ? "" : ", ", *report.device);
   }
   if (report.occurrences > 1) {
-    facts +=
-        fmt::format("{}the last of {} messages", facts.empty() ? "" : ", ", report.occurrences);
+    facts += Format("{}the last of {} messages", facts.empty() ? "" : ", ", report.occurrences);
   }
   std::string out = Paint(style, Colour::kBold, report.name) + '\n';
   if (!facts.empty()) out += Paragraph(style, "", facts);

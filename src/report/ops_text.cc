@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 
 #include <algorithm>
 
+#include "base/format.h"
 #include "report/ops_report.h"
 
 namespace headroom {
@@ -18,7 +18,7 @@ std::string Heading(const TextStyle& style, std::string_view text) {
 // Three digits: "4,081", "12.3", "0.04".
 std::string Number(double value) {
   if (value >= 1000) return Thousands(static_cast<int64_t>(value + 0.5));
-  return fmt::format("{:.{}f}", value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
+  return Format("{:.{}f}", value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
 }
 
 double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }
@@ -82,18 +82,18 @@ std::string Meaning(const OpsReport& report, const TextStyle& style) {
   std::string out = "\n";
   if (forward > 0) {
     out += Paragraph(style, "  ",
-                     fmt::format("Backward computes {:.2f} times as much as forward.",
-                                 flops_of("backward") / forward));
+                     Format("Backward computes {:.2f} times as much as forward.",
+                            flops_of("backward") / forward));
   }
   out += Paragraph(
       style, "  ",
-      fmt::format("{} of the time is memory traffic: below {} FLOP/B the {} waits for its memory.",
-                  Percent(Share(report.total.memory_seconds, report.total.roofline_seconds), 0),
-                  Number(report.product_flops / report.memory_bandwidth), report.gpu));
+      Format("{} of the time is memory traffic: below {} FLOP/B the {} waits for its memory.",
+             Percent(Share(report.total.memory_seconds, report.total.roofline_seconds), 0),
+             Number(report.product_flops / report.memory_bandwidth), report.gpu));
   return out + Paragraph(style, "  ",
-                         fmt::format("{} kernels; at the rates that kernels reach, {} ms.",
-                                     Thousands(static_cast<int64_t>(report.total.kernels + 0.5)),
-                                     Number(report.total.reached_seconds * 1e3)));
+                         Format("{} kernels; at the rates that kernels reach, {} ms.",
+                                Thousands(static_cast<int64_t>(report.total.kernels + 0.5)),
+                                Number(report.total.reached_seconds * 1e3)));
 }
 
 // "model.layers.*.mlp.up_proj" -> "layers.*.mlp.up_proj": what stands before the stack is known.
@@ -116,7 +116,7 @@ std::string Largest(const OpsReport& report, const TextStyle& style) {
     std::string_view op = group.op;
     if (op.starts_with("aten::")) op.remove_prefix(6);
     const std::string name =
-        group.module.empty() ? std::string(op) : fmt::format("{}: {}", FromStack(group.module), op);
+        group.module.empty() ? std::string(op) : Format("{}: {}", FromStack(group.module), op);
     const double intensity = group.line.bytes > 0 ? group.line.flops / group.line.bytes : 0;
     const double share = Share(group.line.roofline_seconds, report.total.roofline_seconds);
     out += "  " + PadRight(Shorten(style, name, width - 3), width - 2) + PadRight(group.phase, 12) +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 
+#include "base/format.h"
 #include "report/parameters_report.h"
 
 namespace headroom {
@@ -35,11 +35,11 @@ std::string KnownTable(const ParametersReport& report, const TextStyle& style) {
     if (!size) return;
     std::string each;
     if (report.parameters && *report.parameters > 0) {
-      each = fmt::format(
-          "{:.2f}", static_cast<double>(size->count()) / static_cast<double>(*report.parameters));
+      each = Format("{:.2f}",
+                    static_cast<double>(size->count()) / static_cast<double>(*report.parameters));
     }
-    out += PadRight(fmt::format("    {}", name), kNameWidth) +
-           PadLeft(MiBNumber(*size), kNumberWidth) + PadLeft(each, kNumberWidth) + '\n';
+    out += PadRight(Format("    {}", name), kNameWidth) + PadLeft(MiBNumber(*size), kNumberWidth) +
+           PadLeft(each, kNumberWidth) + '\n';
   };
   add("weights", report.weights);
   add("gradients", report.gradients);
@@ -55,17 +55,17 @@ std::string KnownTable(const ParametersReport& report, const TextStyle& style) {
 
 std::string VerdictText(const ParametersReport& report, const TextStyle& style) {
   if (!report.memory) return "";
-  const std::string device =
-      report.device.empty() ? FormatBytes(*report.memory)
-                            : fmt::format("{} ({})", report.device, FormatBytes(*report.memory));
+  const std::string device = report.device.empty()
+                                 ? FormatBytes(*report.memory)
+                                 : Format("{} ({})", report.device, FormatBytes(*report.memory));
   const Bytes rest = *report.memory - report.known();
   const std::string text =
-      report.exceeds() ? fmt::format("Does not fit {}: what is known alone is {} more.", device,
-                                     FormatBytes(-rest))
-                       : fmt::format(
-                             "Whether it fits {} is not known: {} are left for activations, "
-                             "temporaries and the allocator's cache.",
-                             device, FormatBytes(rest));
+      report.exceeds()
+          ? Format("Does not fit {}: what is known alone is {} more.", device, FormatBytes(-rest))
+          : Format(
+                "Whether it fits {} is not known: {} are left for activations, "
+                "temporaries and the allocator's cache.",
+                device, FormatBytes(rest));
   return '\n' + Paint(style, report.exceeds() ? Colour::kRed : Colour::kYellow,
                       Paragraph(style, "", text));
 }
@@ -75,11 +75,11 @@ std::string VerdictText(const ParametersReport& report, const TextStyle& style) 
 std::string ParametersText(const ParametersReport& report, const TextStyle& style) {
   std::string out = Paint(style, Colour::kBold, report.model) + '\n';
   out += Paragraph(style, "",
-                   fmt::format("Parameters only: {}. Stored are {} bytes of weights in {} file{}, "
-                               "exactly; activations and temporaries are not modelled and come on "
-                               "top.",
-                               report.why, Thousands(report.stored_bytes.count()),
-                               report.files.size(), report.files.size() == 1 ? "" : "s"));
+                   Format("Parameters only: {}. Stored are {} bytes of weights in {} file{}, "
+                          "exactly; activations and temporaries are not modelled and come on "
+                          "top.",
+                          report.why, Thousands(report.stored_bytes.count()), report.files.size(),
+                          report.files.size() == 1 ? "" : "s"));
   out += StoredTable(report, style) + KnownTable(report, style) + VerdictText(report, style);
   out += '\n' + Paint(style, Colour::kBold, "Assumed") + '\n';
   for (const std::string& line : report.assumptions) out += Paragraph(style, "  - ", line);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/plan_page.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
+#include "base/format.h"
 #include "report/plan_text.h"
 #include "report/text.h"
 
@@ -13,10 +12,10 @@ namespace {
 
 std::string PeakSentence(const PlanReport& report) {
   const PlanPeak& peak = report.peak;
-  std::string text = peak.step > 0 ? fmt::format("Peak in step {}, ", peak.step) : "Peak while ";
+  std::string text = peak.step > 0 ? Format("Peak in step {}, ", peak.step) : "Peak while ";
   text += PhaseWords(peak.phase);
-  if (!peak.module.empty()) text += fmt::format(", at {}", peak.module);
-  if (!peak.op.empty()) text += fmt::format(" ({})", peak.op);
+  if (!peak.module.empty()) text += Format(", at {}", peak.module);
+  if (!peak.op.empty()) text += Format(" ({})", peak.op);
   return text + ".";
 }
 
@@ -47,9 +46,9 @@ ReportPage PlanPage(const PlanReport& report, const Ledger& ledger, std::string 
   page.totals = {
       {"allocated", report.allocated, "the tensors, at the peak"},
       {"reserved", report.reserved,
-       fmt::format("+ {} cached by the allocator", FormatMiB(report.reserved - report.allocated))},
+       Format("+ {} cached by the allocator", FormatMiB(report.reserved - report.allocated))},
       {"device", report.device,
-       fmt::format("+ {} CUDA context and libraries", FormatMiB(report.device - report.reserved))}};
+       Format("+ {} CUDA context and libraries", FormatMiB(report.device - report.reserved))}};
   for (const LadderRung& rung : report.ladder) page.ladder.push_back({rung.name, rung.device});
   page.ledgers = {{"", &ledger, header.parameters}};
   page.lists = {{"Assumed", header.assumptions}, {"Note", header.warnings}};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/plan_report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
+
+#include "base/format.h"
 
 namespace headroom {
 namespace {
@@ -129,7 +129,7 @@ std::vector<LadderRung> BuildLadder(const Ledger& ledger, const PlanHeader& head
   const auto steady = std::find(steps.begin() + 1, steps.end(), steps.back());
   const auto from = std::max<std::ptrdiff_t>(2, steady - steps.begin());
   if (steps.size() > 2) {
-    ladder.push_back({fmt::format("steady from step {}", from), steps.back() + ledger.context()});
+    ladder.push_back({Format("steady from step {}", from), steps.back() + ledger.context()});
   }
   return ladder;
 }
@@ -154,12 +154,18 @@ PlanReport BuildPlanReport(const Ledger& ledger, PlanHeader header) {
 
 std::string_view PhaseWords(std::string_view mark_name) {
   constexpr std::pair<std::string_view, std::string_view> kWords[] = {
-      {"train_begin", "loading the model"},  {"step_begin", "between steps"},
-      {"forward_begin", "moving the batch"}, {"forward_end", "forward"},
-      {"substep_end", "backward"},           {"backward_end", "backward"},
-      {"evaluate_begin", "optimizer"},       {"evaluate_end", "evaluation"},
-      {"optimizer_end", "optimizer step"},   {"step_end", "end of the step"},
-      {"load", "loading the weights"},       {"prefill", "reading the prompt"},
+      {"train_begin", "loading the model"},
+      {"step_begin", "between steps"},
+      {"forward_begin", "moving the batch"},
+      {"forward_end", "forward"},
+      {"substep_end", "backward"},
+      {"backward_end", "backward"},
+      {"evaluate_begin", "optimizer"},
+      {"evaluate_end", "evaluation"},
+      {"optimizer_end", "optimizer step"},
+      {"step_end", "end of the step"},
+      {"load", "loading the weights"},
+      {"prefill", "reading the prompt"},
       {"decode", "decoding"},
   };
   for (const auto& [name, words] : kWords) {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/plan_text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "base/format.h"
 #include "report/module_tree.h"
 #include "report/sections.h"
 
@@ -32,9 +31,9 @@ std::string Totals(const PlanReport& report, const TextStyle& style) {
   const Bytes context = report.device - report.reserved;
   return TotalLine(style, "allocated", report.allocated, "the tensors, at the peak") +
          TotalLine(style, "reserved", report.reserved,
-                   fmt::format("+ {} cached by the allocator", FormatMiB(cache))) +
+                   Format("+ {} cached by the allocator", FormatMiB(cache))) +
          TotalLine(style, "device", report.device,
-                   fmt::format("+ {} CUDA context and libraries", FormatMiB(context)));
+                   Format("+ {} CUDA context and libraries", FormatMiB(context)));
 }
 
 std::string Ladder(const PlanReport& report, const TextStyle& style) {
@@ -42,9 +41,9 @@ std::string Ladder(const PlanReport& report, const TextStyle& style) {
   const int bar_width = style.width - kMargin - 22 - 13 - 2;
   for (const LadderRung& rung : report.ladder) {
     const std::string bar = Bar(style, Share(rung.device, report.device), bar_width);
-    out += WithoutTrailingSpaces(fmt::format("{}{}{}  {}", Margin(), PadRight(rung.name, 22),
-                                             PadLeft(FormatMiB(rung.device), 13),
-                                             Paint(style, Colour::kBlue, bar)));
+    out += WithoutTrailingSpaces(Format("{}{}{}  {}", Margin(), PadRight(rung.name, 22),
+                                        PadLeft(FormatMiB(rung.device), 13),
+                                        Paint(style, Colour::kBlue, bar)));
   }
   return out;
 }
@@ -52,17 +51,16 @@ std::string Ladder(const PlanReport& report, const TextStyle& style) {
 // Load peak, weights, prefill, decode: what each needs in tensors.
 std::string GenerationTable(const GenerationFigures& figures, const TextStyle& style) {
   const auto line = [&](std::string_view name, Bytes size, std::string_view meaning) {
-    return WithoutTrailingSpaces(fmt::format("{}{}{}  {}", Margin(), PadRight(name, 16),
-                                             PadLeft(FormatMiB(size), 13),
-                                             Paint(style, Colour::kDim, meaning)));
+    return WithoutTrailingSpaces(Format("{}{}{}  {}", Margin(), PadRight(name, 16),
+                                        PadLeft(FormatMiB(size), 13),
+                                        Paint(style, Colour::kDim, meaning)));
   };
   return line("load peak", figures.load_peak, "while the weights come onto the device") +
          line("weights", figures.weights, "and the model's buffers, once there") +
          line("prefill peak", figures.prefill_peak, "up to the first token") +
          line("decode peak", figures.decode_peak, "from there to the last") +
          line("KV cache", figures.cache,
-              fmt::format("at the end; {} B a token and sequence",
-                          Thousands(figures.cache_per_token)));
+              Format("at the end; {} B a token and sequence", Thousands(figures.cache_per_token)));
 }
 
 Colour VerdictColour(const Verdict& verdict) {
@@ -137,7 +135,7 @@ class ModuleTable {
   std::string Tree(const ModuleNode& node, int depth) const {
     std::string name(static_cast<size_t>(depth) * 2, ' ');
     name += node.name;
-    if (node.count > 1) name += fmt::format(" {} {}", Sign(style_, "×", "x"), node.count);
+    if (node.count > 1) name += Format(" {} {}", Sign(style_, "×", "x"), node.count);
     std::string out = Line(name, node.total);
     for (const ModuleNode& child : node.children) out += Tree(child, depth + 1);
     return out;
@@ -160,27 +158,24 @@ class ModuleTable {
 
 std::string VerdictSentence(const Verdict& verdict) {
   const std::string memory = FormatBytes(verdict.memory);
-  const std::string place = verdict.gpu.empty()
-                                ? fmt::format("in {}", memory)
-                                : fmt::format("on the {} ({})", verdict.gpu, memory);
+  const std::string place =
+      verdict.gpu.empty() ? Format("in {}", memory) : Format("on the {} ({})", verdict.gpu, memory);
   if (verdict.tight) {
-    return fmt::format(
-        "Just fits {}, {} to spare: PyTorch has to give cached blocks back and retry.", place,
-        FormatBytes(verdict.headroom()));
+    return Format("Just fits {}, {} to spare: PyTorch has to give cached blocks back and retry.",
+                  place, FormatBytes(verdict.headroom()));
   }
   if (verdict.fits) {
-    return fmt::format("Fits {} with {} to spare.", place, FormatBytes(verdict.headroom()));
+    return Format("Fits {} with {} to spare.", place, FormatBytes(verdict.headroom()));
   }
-  std::string text =
-      fmt::format("Does not fit {}: {} short.", place, FormatBytes(-verdict.headroom()));
+  std::string text = Format("Does not fit {}: {} short.", place, FormatBytes(-verdict.headroom()));
   if (verdict.cap <= Bytes(0)) {
-    return text + fmt::format(" CUDA context and libraries alone take {}.",
-                              FormatBytes(verdict.memory - verdict.cap));
+    return text + Format(" CUDA context and libraries alone take {}.",
+                         FormatBytes(verdict.memory - verdict.cap));
   }
   if (!verdict.failure) return text;
-  text += fmt::format(" It runs out in the {} phase", verdict.failure->phase);
-  if (!verdict.failure->module.empty()) text += fmt::format(" at {}", verdict.failure->module);
-  return text + fmt::format(", asking for {}.", FormatBytes(verdict.failure->requested));
+  text += Format(" It runs out in the {} phase", verdict.failure->phase);
+  if (!verdict.failure->module.empty()) text += Format(" at {}", verdict.failure->module);
+  return text + Format(", asking for {}.", FormatBytes(verdict.failure->requested));
 }
 
 std::string ModulesText(const PlanReport& report, const TextStyle& style) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/score_text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <vector>
+
+#include "base/format.h"
 
 namespace headroom {
 namespace {
@@ -22,7 +22,7 @@ std::string ErrorText(const Comparison& comparison) {
   const double error = comparison.error();
   if (!std::isfinite(error)) return "new";
   if (std::abs(error) < 0.00005) return "<0.01%";
-  return fmt::format("{:+.2f}%", error * 100);
+  return Format("{:+.2f}%", error * 100);
 }
 
 // Green to the byte, red from the 1 % on that Headroom promises.
@@ -69,9 +69,9 @@ std::string RowBlock(const TextStyle& style, const ScoreRow& row) {
   std::string out = Paint(style, Colour::kBold, row.id) + '\n';
   const auto add = [&](const Comparison* comparison) {
     if (comparison == nullptr) return;
-    out += fmt::format("  {}{}{}{}\n", PadRight(comparison->what, 30),
-                       PadLeft(Thousands(comparison->measured), 18),
-                       PadLeft(Thousands(comparison->predicted), 18), ErrorCell(style, comparison));
+    out += Format("  {}{}{}{}\n", PadRight(comparison->what, 30),
+                  PadLeft(Thousands(comparison->measured), 18),
+                  PadLeft(Thousands(comparison->predicted), 18), ErrorCell(style, comparison));
   };
   for (const auto* comparison :
        {&row.parameters, &row.after_model, &row.allocated, &row.reserved, &row.device}) {
@@ -83,7 +83,7 @@ std::string RowBlock(const TextStyle& style, const ScoreRow& row) {
 }
 
 std::string SummaryLine(const TextStyle& style, std::string_view name, const ErrorSummary& errors) {
-  const std::string exact = fmt::format("{} of {}", errors.exact, errors.rows);
+  const std::string exact = Format("{} of {}", errors.exact, errors.rows);
   std::string line = PadRight(name, 14) + PadLeft(exact, 12);
   for (const double error : {errors.median, errors.p95, errors.max}) {
     line += PadLeft(Percent(error, 2), 11);
@@ -100,7 +100,7 @@ std::string Skipped(const ScoreReport& report, const TextStyle& style) {
   std::string out;
   for (const auto& [reason, types] : by_reason) {
     std::string text = reason + ":";
-    for (const auto& [type, count] : types) text += fmt::format(" {} {},", type, count);
+    for (const auto& [type, count] : types) text += Format(" {} {},", type, count);
     text.back() = '.';
     out += Paragraph(style, "  ", text);
   }
@@ -138,16 +138,16 @@ std::string FitText(const ScoreReport& report, const FitSummary& summary, const 
            PadLeft(Paint(style, wrong ? Colour::kRed : Colour::kGreen, verdict), kVerdictWidth) +
            '\n';
   }
-  return out + fmt::format("{} rows, {} false fits, {} false refusals; error: median {}, max {}\n",
-                           summary.rows, summary.false_fits, summary.false_refusals,
-                           Percent(summary.boundary.median, 2), Percent(summary.boundary.max, 2));
+  return out + Format("{} rows, {} false fits, {} false refusals; error: median {}, max {}\n",
+                      summary.rows, summary.false_fits, summary.false_refusals,
+                      Percent(summary.boundary.median, 2), Percent(summary.boundary.max, 2));
 }
 
 std::string SummaryText(const ScoreReport& report, const TextStyle& style) {
   const ScoreSummary summary = Summarize(report);
   std::string out = Paint(style, Colour::kBold,
-                          fmt::format("{} rows, {} predicted, {} not modelled", summary.rows,
-                                      summary.supported, report.skipped.size())) +
+                          Format("{} rows, {} predicted, {} not modelled", summary.rows,
+                                 summary.supported, report.skipped.size())) +
                     '\n' + Skipped(report, style);
   if (report.rows.empty()) return out;
   out += '\n' +
@@ -156,9 +156,9 @@ std::string SummaryText(const ScoreReport& report, const TextStyle& style) {
                    PadLeft("p95", 11) + PadLeft("max", 11) + PadLeft("over 1 % low", 15)) +
          '\n';
   out += PadRight("parameters", 14) +
-         PadLeft(fmt::format("{} of {}", summary.params_exact, summary.supported), 12) + '\n';
+         PadLeft(Format("{} of {}", summary.params_exact, summary.supported), 12) + '\n';
   out += PadRight("model loaded", 14) +
-         PadLeft(fmt::format("{} of {}", summary.after_model_exact, summary.supported), 12) + '\n';
+         PadLeft(Format("{} of {}", summary.after_model_exact, summary.supported), 12) + '\n';
   return out + SummaryLine(style, "allocated", summary.allocated) +
          SummaryLine(style, "phases", summary.phase_allocated) +
          SummaryLine(style, "reserved", summary.reserved) +

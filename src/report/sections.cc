@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/sections.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <utility>
+
+#include "base/format.h"
 
 namespace headroom {
 namespace {
@@ -57,7 +57,7 @@ std::string KindRows(const TextStyle& style, const KindBytes& kinds, Bytes devic
 std::string PerParameter(Bytes size, const PlanReport& report) {
   if (report.header.parameters == 0) return "";
   const auto parameters = static_cast<double>(report.header.parameters);
-  return fmt::format("{:.2f}", static_cast<double>(size.count()) / parameters);
+  return Format("{:.2f}", static_cast<double>(size.count()) / parameters);
 }
 
 // Only what is allocated grows with the parameters; the other sums have no such figure.
@@ -117,25 +117,25 @@ std::string WithoutTrailingSpaces(std::string line) {
 
 std::string TotalLine(const TextStyle& style, std::string_view name, Bytes size,
                       std::string_view meaning) {
-  return fmt::format("{}{}{}  {}\n", Margin(), PadRight(name, 11),
-                     Paint(style, Colour::kBold, PadLeft(FormatMiB(size), 13)),
-                     Paint(style, Colour::kDim, meaning));
+  return Format("{}{}{}  {}\n", Margin(), PadRight(name, 11),
+                Paint(style, Colour::kBold, PadLeft(FormatMiB(size), 13)),
+                Paint(style, Colour::kDim, meaning));
 }
 
 std::string PeakSentence(const PlanPeak& peak) {
   std::string text = "Peak";
-  if (peak.step > 0) text += fmt::format(" in step {},", peak.step);
+  if (peak.step > 0) text += Format(" in step {},", peak.step);
   text += peak.step > 0 ? " " : " while ";
   text += PhaseWords(peak.phase);
-  if (!peak.module.empty()) text += fmt::format(", at {}", peak.module);
-  if (!peak.op.empty()) text += fmt::format(" ({})", peak.op);
+  if (!peak.module.empty()) text += Format(", at {}", peak.module);
+  if (!peak.op.empty()) text += Format(" ({})", peak.op);
   return text;
 }
 
 std::string ComponentTable(const PlanReport& report, const TextStyle& style) {
   std::string out = PaintLines(
       style, Colour::kDim,
-      WithoutTrailingSpaces(fmt::format(
+      WithoutTrailingSpaces(Format(
           "{}{}{}{}{}", Margin(), PadRight("component", 24), PadLeft("MiB", 12),
           PadLeft("share", 10), PadLeft(report.header.parameters == 0 ? "" : "B/parameter", 14))));
   for (int i = 0; i < kAllocatedComponentCount; ++i) {
@@ -159,7 +159,7 @@ std::string ComponentTable(const PlanReport& report, const TextStyle& style) {
 std::string Bullets(const TextStyle& style, const std::vector<std::string>& lines) {
   std::string out;
   for (const std::string& line : lines) {
-    out += Paragraph(style, fmt::format("{}{} ", Margin(), Sign(style, "•", "-")), line);
+    out += Paragraph(style, Format("{}{} ", Margin(), Sign(style, "•", "-")), line);
   }
   return out;
 }

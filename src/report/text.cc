@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
+
+#include "base/format.h"
 
 namespace headroom {
 namespace {
@@ -83,7 +83,7 @@ std::vector<int> ShareCells(std::span<const Bytes> sizes, int cells) {
 
 std::string Paint(const TextStyle& style, Colour colour, std::string_view text) {
   if (!style.colour || colour == Colour::kPlain || text.empty()) return std::string(text);
-  return fmt::format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<size_t>(colour)], text);
+  return Format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<size_t>(colour)], text);
 }
 
 std::string_view Sign(const TextStyle& style, std::string_view unicode, std::string_view ascii) {
@@ -123,13 +123,13 @@ std::string Shorten(const TextStyle& style, std::string_view text, int width) {
 
 std::string MiBNumber(Bytes size) {
   if (size > Bytes(0) && size.mib() < 0.05) return "<0.1";
-  return WithThousands(fmt::format("{:.1f}", size.mib()));
+  return WithThousands(Format("{:.1f}", size.mib()));
 }
 
 std::string Thousands(int64_t count) { return WithThousands(std::to_string(count)); }
 
 std::string Percent(double fraction, int decimals) {
-  return fmt::format("{:.{}f} %", fraction * 100, decimals);
+  return Format("{:.{}f} %", fraction * 100, decimals);
 }
 
 std::string Bar(const TextStyle& style, double fraction, int width) {

@@ -4,8 +4,8 @@
 // embeddings with learned positions and a generator. torch/nn/modules/{transformer,activation}.py
 // and torch/nn/functional.py (multi_head_attention_forward), PyTorch 2.11.0, in training mode,
 // where the fast path is off.
-#include <fmt/format.h>
 
+#include "base/format.h"
 #include "predict/models/architectures.h"
 
 namespace headroom::predict {
@@ -234,8 +234,8 @@ Result<std::unique_ptr<Model>> Make(const ModelArguments& arguments) {
   const int64_t longest = std::max(recipe.sequence_length, recipe.target_sequence_length);
   if (longest > positions) {
     return Error::BadInput(
-        fmt::format("sequence length {} is beyond the model's {} positions (max_len): lower --seq",
-                    longest, positions));
+        Format("sequence length {} is beyond the model's {} positions (max_len): lower --seq",
+               longest, positions));
   }
   if (arguments.attn != AttnImplementation::kSdpa) {
     return Error::BadInput("torch.nn.MultiheadAttention has no eager form in training: use sdpa");
