@@ -106,7 +106,8 @@ const Syntax kSyntax = {
         "  headroom plan bert-large-uncased --batch 4 --seq 512 --bf16\n"
         "  headroom plan meta-llama/Llama-3.1-8B --bf16 --gradient-checkpointing \\\n"
         "    --batch 1 --seq 4096 --gpu H200\n"
-        "  headroom plan meta-llama/Llama-3.1-8B --bf16 --lora --lora-r 16 --batch 1 --gpu H100\n"
+        "  headroom plan meta-llama/Llama-3.1-8B --bf16 --lora --lora-r 16 --batch 1 \\\n"
+        "    --gpu H100\n"
         "  headroom plan ./my-model --args training_args.yaml --memory 24GiB --json\n"
         "  headroom plan bigcode/starcoder --generate --seq 1024 --max-new-tokens 60 \\\n"
         "    --load-in-4bit --gpu \"RTX 4090\"\n",
