@@ -94,9 +94,9 @@ std::vector<StoredDType> ByDType(const std::vector<StoredTensor>& tensors) {
   return list;
 }
 
-// bitsandbytes (predict/optimizers_bnb.cc): tensors below 4,096 elements keep float32 states; larger
-// ones of an 8-bit optimizer a byte a state, and a float32 scale for each block of 256. Paged states
-// may lie on either side, and are counted.
+// bitsandbytes (predict/optimizers_bnb.cc): tensors below 4,096 elements keep float32 states;
+// larger ones of an 8-bit optimizer a byte a state, and a float32 scale for each block of 256.
+// Paged states may lie on either side, and are counted.
 int64_t BitsAndBytesStates(int64_t states, bool in_8bit, int64_t elements) {
   constexpr int64_t kSmallest = 4096;
   constexpr int64_t kBlock = 256;

@@ -26,7 +26,7 @@
 
 namespace headroom::predict {
 
-struct LoraAdapter;  // predict/adapters.h
+struct LoraAdapter;     // predict/adapters.h
 class QuantizedMatrix;  // predict/quantization.h
 
 // The parameters and buffers of a model.
