@@ -197,14 +197,18 @@ void AddRequested(const StudiedSnapshot& study, ExplainReport& report) {
   report.requested_after_backward = at(backward->event - 1).requested;
 }
 
+std::string Counted(int64_t count, std::string_view what) {
+  return Format("{} {}{}", Thousands(count), what, count == 1 ? "" : "s");
+}
+
 std::vector<std::string> Facts(const StudiedSnapshot& study) {
   const observe::Snapshot& snapshot = study.snapshot;
   std::vector<std::string> facts;
   if (!study.model.empty()) facts.push_back(study.model);
   if (!snapshot.era.empty()) facts.push_back("written by " + snapshot.era);
-  facts.push_back(Thousands(study.replay.events.count) + " events");
+  facts.push_back(Counted(study.replay.events.count, "event"));
   if (study.classes.phases.steps > 0) {
-    facts.push_back(Format("{} optimizer steps", Thousands(study.classes.phases.steps)));
+    facts.push_back(Counted(study.classes.phases.steps, "optimizer step"));
   }
   const std::vector<int> devices = observe::DevicesIn(snapshot);
   facts.push_back(devices.size() > 1 ? Format("device {} of {} (--device shows another)",

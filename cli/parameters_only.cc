@@ -11,6 +11,7 @@
 
 #include "base/format.h"
 #include "make_plan.h"
+#include "model/config.h"
 #include "model/config_peek.h"
 #include "model/locate.h"
 #include "model/safetensors.h"
@@ -47,10 +48,15 @@ std::string NameOf(const fs::path& folder) {
 std::optional<Source> SourceBeside(const LocatedModel& located) {
   const Result<ConfigPeek> config = PeekConfig(located.config_text, located.origin);
   if (!config.ok() || config->model_type.empty()) return std::nullopt;
-  const std::vector<std::string_view> predictable = PredictableModelTypes();
-  if (std::ranges::find(predictable, config->model_type) != predictable.end()) {
-    return std::nullopt;
-  }
+  const auto is_one_of = [](const std::vector<std::string_view>& types, std::string_view type) {
+    return std::ranges::find(types, type) != types.end();
+  };
+  // A composite config counts by its text part; a known type whose config is wrong is an error that
+  // the full plan tells.
+  const Result<ModelConfig> known = ModelConfig::FromJson(located.config_text, located.origin);
+  const bool full = known.ok() ? is_one_of(PredictableModelTypes(), known->model_type())
+                               : is_one_of(ModelConfig::KnownModelTypes(), config->model_type);
+  if (full) return std::nullopt;
   return Source{fs::path(located.origin).parent_path(), located.name,
                 Format("model_type \"{}\" has no shape here", config->model_type), config->dtype};
 }

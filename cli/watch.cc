@@ -69,32 +69,40 @@ Status Save(const WatchOptions& options, const Recording& recording) {
 // On a terminal each look takes the place of the one before.
 class Screen {
  public:
-  explicit Screen(TextStyle style) : style_(style) {}
+  explicit Screen(TextStyle style) : style_(style) { Measure(); }
+
+  // What the window can show now: it may change its size. A line that it would break could not be
+  // drawn over.
+  const TextStyle& Measure() {
+    winsize size{};
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 1) {
+      style_.width = std::min<int>(size.ws_col, kWidest);
+      rows_ = static_cast<size_t>(size.ws_row - 1);
+    }
+    return style_;
+  }
 
   std::string Redraw(const std::string& text) {
-    winsize size{};
-    const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 1;
-    const auto most = static_cast<size_t>(known ? size.ws_row - 1 : 24);
     std::string out = lines_ > 0 ? Format("\x1b[{}A\x1b[J", lines_) : "";
-    lines_ = 0;
-    for (size_t at = 0; at < text.size();) {
-      // What has scrolled off cannot be drawn over.
-      if (lines_ + 1 == most &&
-          std::count(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), '\n') > 1) {
-        out += Paint(style_, Colour::kDim, "(more than this window shows)") + '\n';
-        ++lines_;
-        break;
-      }
-      const size_t end = text.find('\n', at) + 1;
-      out += text.substr(at, end - at);
-      ++lines_;
-      at = end;
+    const auto total = static_cast<size_t>(std::ranges::count(text, '\n'));
+    lines_ = std::min(total, rows_);
+    // What has scrolled off could not be drawn over either.
+    const bool cut = total > rows_;
+    const size_t kept = cut ? lines_ - 1 : lines_;
+    size_t end = 0;
+    for (size_t i = 0; i < kept; ++i) end = text.find('\n', end) + 1;
+    out += text.substr(0, end);
+    if (cut) {
+      out += Paint(style_, Colour::kDim, Shorten(style_, "(more below)", style_.width)) + '\n';
     }
     return out;
   }
 
  private:
+  static constexpr int kWidest = 110;
+
   TextStyle style_;
+  size_t rows_ = 24;
   size_t lines_ = 0;
 };
 
@@ -126,8 +134,9 @@ Result<ExitCode> Live(const Nvml& nvml, const WatchOptions& options, const TextS
   Screen screen(style);
   for (int64_t looks = 1;; ++looks) {
     recorder.Add(clock.seconds(), cards);
-    const std::string text = terminal ? screen.Redraw(CardsText(cards, table, options.pids, style))
-                                      : CardsJson(SecondsSince1970(), cards, table, options.pids);
+    const std::string text =
+        terminal ? screen.Redraw(CardsText(cards, table, options.pids, screen.Measure()))
+                 : CardsJson(SecondsSince1970(), cards, table, options.pids);
     HEADROOM_ASSIGN_OR_RETURN(const bool read, Write(STDOUT_FILENO, text));
     if (!read || (options.count && looks >= *options.count)) break;
     // Looks keep their distance however long one takes.

@@ -25,10 +25,27 @@ std::vector<GpuProcess> Shown(const GpuMemory& memory, const std::vector<uint32_
   return shown;
 }
 
+// Columns of a line in front of what `more` of SizeLine holds.
+constexpr int kBeforeMore = 2 + 10 + 13 + 2;
+
 std::string SizeLine(std::string_view name, Bytes size, std::string_view more) {
   std::string line = Format("  {}{}  {}", PadRight(name, 10), PadLeft(FormatMiB(size), 13), more);
   line.erase(line.find_last_not_of(' ') + 1);
   return line + '\n';
+}
+
+// How full a card is, where the window has room for it.
+std::string FullnessBar(const GpuMemory& memory, const TextStyle& style) {
+  constexpr int kShortest = 8;
+  constexpr int kShare = 10;
+  const Bytes usable = memory.total - memory.reserved.value_or(Bytes(0));
+  const double share = usable > Bytes(0) ? static_cast<double>(memory.used.count()) /
+                                               static_cast<double>(usable.count())
+                                         : 0;
+  const int width = style.width - kBeforeMore - kShare;
+  if (width < kShortest) return "";
+  return PadRight(Paint(style, Colour::kBlue, Bar(style, share, width)), width) +
+         PadLeft(Percent(share), kShare);
 }
 
 std::string ProcessesText(const GpuMemory& memory, const ProcessTable& table,
@@ -48,7 +65,7 @@ std::string ProcessesText(const GpuMemory& memory, const ProcessTable& table,
     if (process.type == GpuProcess::Type::kGraphics) name += ", graphics";
     const std::string size = process.bytes ? FormatMiB(*process.bytes) : "not told";
     out += Format("  {}{}  {}\n", PadLeft(std::to_string(process.pid), 10), PadLeft(size, 13),
-                  Shorten(style, name, style.width - 27));
+                  Shorten(style, name, style.width - kBeforeMore));
   }
   if (processes.empty()) {
     const std::string_view none =
@@ -60,21 +77,17 @@ std::string ProcessesText(const GpuMemory& memory, const ProcessTable& table,
 
 std::string CardText(const std::string& label, const GpuMemory& memory, const ProcessTable& table,
                      const std::vector<uint32_t>& pids, const TextStyle& style) {
-  const Bytes usable = memory.total - memory.reserved.value_or(Bytes(0));
-  const double share = usable > Bytes(0) ? static_cast<double>(memory.used.count()) /
-                                               static_cast<double>(usable.count())
-                                         : 0;
-  const int bar_width = std::max(10, style.width - 2 - 10 - 13 - 2 - 10);
-  const std::string bar =
-      PadRight(Paint(style, Colour::kBlue, Bar(style, share, bar_width)), bar_width);
   std::string out =
       Paint(style, Colour::kBold,
             Shorten(style, Format("{}: {}, {}", label, memory.name, FormatMiB(memory.total)),
                     style.width)) +
       '\n';
-  out += SizeLine("used", memory.used, Format("{}  {}", bar, PadLeft(Percent(share), 8)));
+  out += SizeLine("used", memory.used, FullnessBar(memory, style));
   out += SizeLine("free", memory.free, "");
-  if (memory.reserved) out += SizeLine("driver", *memory.reserved, "reserved, not in used");
+  if (memory.reserved) {
+    out += SizeLine("driver", *memory.reserved,
+                    Shorten(style, "reserved, not in used", style.width - kBeforeMore));
+  }
   return out + ProcessesText(memory, table, pids, style);
 }
 

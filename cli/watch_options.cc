@@ -126,8 +126,12 @@ Result<WatchOptions> ReadWatchOptions(const Arguments& arguments,
 
 Result<std::vector<observe::GpuMemory>> ReadCards(const observe::Nvml& nvml,
                                                   const WatchOptions& options) {
-  if (options.gpus.empty()) return nvml.ReadAll();
   std::vector<observe::GpuMemory> cards;
+  if (options.gpus.empty()) {
+    HEADROOM_ASSIGN_OR_RETURN(cards, nvml.ReadAll());
+    if (cards.empty()) return Error::BadInput("the NVIDIA driver sees no GPU here");
+    return cards;
+  }
   for (const int gpu : options.gpus) {
     HEADROOM_ASSIGN_OR_RETURN(observe::GpuMemory card, nvml.Read(gpu));
     cards.push_back(std::move(card));

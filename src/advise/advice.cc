@@ -94,29 +94,41 @@ class Advisor {
     return trial.fits ? Fit::kFits : Fit::kTooLarge;
   }
 
+  using VariantOfSize = std::function<Variant(int64_t)>;
+
+  // The largest size that fits when it is played to its last micro-batch.
+  Result<Largest> FindLargestOf(const VariantOfSize& variant_of, int64_t start, int64_t most) {
+    const auto fit = [&](int64_t size) { return FitOf(variant_of(size)); };
+    HEADROOM_ASSIGN_OR_RETURN(Largest largest, FindLargest(fit, start, most));
+    while (largest.value && !bench_.FitsPlayedOut(variant_of(*largest.value))) {
+      largest.limited_by_memory = true;
+      if (--*largest.value == 0) largest.value.reset();
+    }
+    return largest;
+  }
+
   Status FindBatch() {
-    const auto fit = [&](int64_t batch) {
+    const auto with_batch = [&](int64_t batch) {
       Variant variant = asked();
       variant.recipe.per_device_train_batch_size = batch;
-      return FitOf(variant);
+      return variant;
     };
-    HEADROOM_ASSIGN_OR_RETURN(
-        advice_.batch, FindLargest(fit, asked().recipe.per_device_train_batch_size, kMostSamples));
+    const int64_t start = asked().recipe.per_device_train_batch_size;
+    HEADROOM_ASSIGN_OR_RETURN(advice_.batch, FindLargestOf(with_batch, start, kMostSamples));
     return {};
   }
 
   Status FindSequence() {
-    const Recipe& recipe = asked().recipe;
-    if (recipe.sequence_length == 0) return {};
-    const auto fit = [&](int64_t tokens) {
+    const int64_t start = asked().recipe.sequence_length;
+    if (start == 0) return {};
+    const auto with_tokens = [&](int64_t tokens) {
       Variant variant = asked();
       variant.recipe.sequence_length = tokens;
-      return FitOf(variant);
+      return variant;
     };
-    advice_.most_tokens = std::max(
-        bench_.config().MaybeInt("max_position_embeddings").value_or(kMostTokens), int64_t{1});
-    HEADROOM_ASSIGN_OR_RETURN(advice_.sequence,
-                              FindLargest(fit, recipe.sequence_length, advice_.most_tokens));
+    const std::optional<int64_t> positions = bench_.config().MaybeInt("max_position_embeddings");
+    const int64_t most = std::max(positions.value_or(kMostTokens), start);
+    HEADROOM_ASSIGN_OR_RETURN(advice_.sequence, FindLargestOf(with_tokens, start, most));
     return {};
   }
 

@@ -41,8 +41,7 @@ struct Advice {
   Variant asked_variant;
   Trial asked;
   std::optional<Largest> batch;     // with everything else as asked
-  std::optional<Largest> sequence;  // unset for images
-  int64_t most_tokens = 0;          // the model's positions, or the most that is searched
+  std::optional<Largest> sequence;  // likewise; unset for images
   std::vector<Change> alone;        // that lower what is needed, cheapest first
   std::vector<Change> together;     // that fit, cheapest first; empty when the asked recipe fits
   std::vector<WithoutHelp> without_help;

@@ -25,6 +25,8 @@ namespace headroom {
 struct Variant {
   Recipe recipe;
   AllocatorOptions allocator;
+
+  bool operator==(const Variant&) const = default;
 };
 
 // What else a lever looks at.

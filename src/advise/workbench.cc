@@ -3,14 +3,15 @@
 
 #include <algorithm>
 
-#include "base/format.h"
-
 namespace headroom {
 namespace {
 
 // Micro-batches that a trial plays. The second finds the gradients of the first; from there on each
 // repeats the one before.
 constexpr int64_t kPlayedMicroBatches = 2;
+
+// The most that are played out. Of those beyond, the inputs still count.
+constexpr int64_t kMostPlayedOut = 32;
 
 bool FitsUnder(const Prediction& prediction, Bytes cap) {
   if (cap >= prediction.ledger.peak_reserved()) return true;
@@ -20,27 +21,15 @@ bool FitsUnder(const Prediction& prediction, Bytes cap) {
 
 }  // namespace
 
-std::string KeyOf(const Variant& variant) {
-  const Recipe& r = variant.recipe;
-  const AllocatorOptions& a = variant.allocator;
-  return Format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} | {} {} {} {}",
-                static_cast<int>(r.task), static_cast<int>(r.driver), r.per_device_train_batch_size,
-                r.sequence_length, r.target_sequence_length, Name(r.precision),
-                Name(r.weights_dtype.value_or(DType::kFloat32)), Name(r.optim),
-                Name(r.attn_implementation), r.gradient_checkpointing, r.use_reentrant,
-                r.gradient_accumulation_steps, r.max_grad_norm, r.attention_mask, r.steps,
-                static_cast<int>(a.backend), a.max_split_size.count(), a.roundup_power2_divisions,
-                a.garbage_collection_threshold);
-}
-
 const Trial& Workbench::TryWith(const Variant& variant, Detail detail) {
-  const std::string key = KeyOf(variant);
-  const auto known = trials_.find(key);
-  if (known != trials_.end()) {
-    const bool enough = detail == Detail::kFits || known->second.needed || !known->second.ran();
-    if (enough) return known->second;
+  const auto known = std::ranges::find(trials_, variant, &std::pair<Variant, Trial>::first);
+  if (known == trials_.end()) {
+    return trials_.emplace_back(variant, Play(variant, detail)).second;
   }
-  return trials_[key] = Play(variant, detail);
+  Trial& trial = known->second;
+  const bool enough = detail == Detail::kFits || trial.needed || !trial.ran();
+  if (!enough) trial = Play(variant, detail);
+  return trial;
 }
 
 Trial Workbench::Play(const Variant& variant, Detail detail) {
@@ -77,8 +66,17 @@ bool Workbench::FitsPlayedOut(const Variant& variant) {
   ++predictions_;
   Platform platform = platform_;
   platform.allocator = variant.allocator;
-  const Result<Prediction> prediction = Predict(config_, variant.recipe, platform);
-  return prediction.ok() && FitsUnder(*prediction, memory_ - prediction->ledger.context());
+  Recipe recipe = variant.recipe;
+  const int64_t played = std::min(recipe.gradient_accumulation_steps, kMostPlayedOut);
+  const int64_t left_out = recipe.gradient_accumulation_steps - played;
+  recipe.gradient_accumulation_steps = played;
+  const Result<Prediction> prediction = Predict(config_, recipe, platform);
+  if (!prediction.ok()) return false;
+  const Ledger& ledger = prediction->ledger;
+  const Bytes inputs =
+      ledger.ComponentsAt(ledger.peak_event())[static_cast<size_t>(Component::kInputs)];
+  const Bytes of_left_out(inputs.count() / played * left_out);
+  return FitsUnder(*prediction, memory_ - ledger.context() - of_left_out);
 }
 
 }  // namespace headroom

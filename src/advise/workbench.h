@@ -6,9 +6,10 @@
 // trial's own allocations under caps (AllocationTrace); the model is run once.
 #pragma once
 
-#include <map>
+#include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "advise/levers.h"
 #include "advise/step_cost.h"
@@ -48,7 +49,8 @@ class Workbench {
   const Trial& Try(const Variant& variant) { return TryWith(variant, Detail::kFits); }
   // And what it needs.
   const Trial& Measure(const Variant& variant) { return TryWith(variant, Detail::kNeeds); }
-  // Plays `variant` to its last micro-batch.
+  // Plays `variant` to its last micro-batch; beyond 32 of them, counts only what the further ones
+  // leave on the device from the start: their inputs.
   bool FitsPlayedOut(const Variant& variant);
 
   Bytes memory() const { return memory_; }
@@ -64,12 +66,8 @@ class Workbench {
   const ModelConfig& config_;
   const Platform platform_;
   const Bytes memory_;
-  std::map<std::string, Trial> trials_;
+  std::deque<std::pair<Variant, Trial>> trials_;  // whose references last
   int predictions_ = 0;
 };
-
-// Everything of a variant that decides its memory, as a text: two variants with equal texts are
-// one.
-std::string KeyOf(const Variant& variant);
 
 }  // namespace headroom

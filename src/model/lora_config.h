@@ -34,6 +34,8 @@ struct LoraConfig {
   bool lora_bias = false;
   // SEQ_CLS and TOKEN_CLS: the classifier is trained too, in full.
   bool trains_classifier = false;
+
+  bool operator==(const LoraConfig&) const = default;
 };
 
 // Reads LoraConfig's arguments or an adapter_config.json. Fails on values that PEFT refuses, and

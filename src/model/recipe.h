@@ -80,6 +80,8 @@ struct Generation {
   bool use_cache = true;
   bool min_new_tokens = false;  // min_new_tokens = max_new_tokens: no early end
   CacheImplementation cache = CacheImplementation::kDynamic;
+
+  bool operator==(const Generation&) const = default;
 };
 
 // BitsAndBytesConfig: what the weights of linear layers are stored as.
@@ -89,6 +91,8 @@ struct Quantization {
   bool double_quant = false;              // bnb_4bit_use_double_quant
   DType compute_dtype = DType::kFloat32;  // bnb_4bit_compute_dtype
   double int8_threshold = 6.0;            // llm_int8_threshold
+
+  bool operator==(const Quantization&) const = default;
 };
 std::string_view Name(Quantization::Kind kind);  // "none", "int8", "fp4", "nf4"
 
@@ -109,6 +113,8 @@ struct Evaluation {
   int64_t eval_accumulation_steps = 0;     // 0: None, results stay on the GPU until the end
   bool prediction_loss_only = false;
   bool compute_metrics = false;  // without it Trainer keeps the loss alone
+
+  bool operator==(const Evaluation&) const = default;
 };
 
 struct Recipe {
@@ -134,6 +140,8 @@ struct Recipe {
   std::optional<Evaluation> evaluation;
   int64_t torch_empty_cache_steps = 0;      // 0: None, never
   std::optional<ProblemType> problem_type;  // unset: what the config says
+
+  bool operator==(const Recipe&) const = default;
 };
 
 }  // namespace headroom

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -215,6 +217,22 @@ TEST(RecordingJson, RefusesBrokenColumnsAndSizes) {
   EXPECT_THAT(with("\"seconds\":[0.1,", "\"seconds\":[9.1,"), HasSubstr("back in time"));
   EXPECT_THAT(with("\"matched_by\":\"pid\"", "\"matched_by\":\"luck\""), HasSubstr("luck"));
   EXPECT_THAT(with("\"exit_code\":3", "\"exit_code\":1e300"), HasSubstr("no number"));
+}
+
+TEST(RecordingJson, SurvivesDamage) {
+  const std::string good = ToJson(Sample());
+  std::mt19937 random(1);
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = good;
+    for (int n = 0; n < 3; ++n) text[random() % text.size()] = static_cast<char>(random() % 128);
+    if (i % 3 == 0) text.resize(random() % text.size());
+    const Result<Recording> read = RecordingFromJson(text, "x.json");
+    if (read.ok()) {
+      EXPECT_TRUE(RecordingFromJson(ToJson(*read), "x.json").ok());
+    } else {
+      EXPECT_EQ(read.error().message.find('\n'), std::string::npos);
+    }
+  }
 }
 
 }  // namespace

@@ -18,7 +18,6 @@ constexpr uint64_t kMostReserved = uint64_t{1} << 24;
 // No device holds 4 TiB; and with it sums of blocks stay far from 2^63.
 constexpr int64_t kLargestSize = int64_t{1} << 42;
 constexpr size_t kMostEvents = size_t{1} << 28;
-constexpr size_t kMostContexts = 65535;
 
 constexpr uint64_t Bit(SnapshotKey key) { return uint64_t{1} << static_cast<uint32_t>(key); }
 

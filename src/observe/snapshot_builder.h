@@ -83,6 +83,8 @@ class SnapshotBuilder final : public PickleSchema {
   void SortAnnotations();
   std::string Era() const;
 
+  static constexpr size_t kMostContexts = 65535;  // what TraceColumns::context can number
+
   Snapshot snapshot_;
   std::vector<Range> lists_;
   std::vector<Segment> segments_;

@@ -12,7 +12,6 @@ namespace {
 using Tag = PickleValue::Tag;
 
 constexpr size_t kMostStacks = size_t{1} << 24;
-constexpr size_t kMostContexts = 65535;
 constexpr uint64_t kMostFrames = uint64_t{1} << 22;  // over all stacks, beside the file's share
 constexpr int kMemoBits = 32;                        // of a stack's 56; its number has the others
 

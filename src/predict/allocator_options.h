@@ -16,6 +16,8 @@ struct AllocatorOptions {
   Bytes max_split_size{-1};          // max_split_size_mb; negative: unlimited, the default
   int roundup_power2_divisions = 0;  // 0: off, the default
   double garbage_collection_threshold = 0;
+
+  bool operator==(const AllocatorOptions&) const = default;
 };
 
 // Reads "expandable_segments:True,max_split_size_mb:128". Fails on unknown keys, naming the

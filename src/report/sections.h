@@ -8,6 +8,7 @@
 //   = allocated                  6,578.8    87.6 %         20.58
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>

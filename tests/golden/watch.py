@@ -4,15 +4,19 @@
 writes what its processes hold into a file that this NVML reads."""
 
 import argparse
+import fcntl
 import json
 import os
 import pathlib
 import pty
+import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -90,9 +94,10 @@ class Watch(unittest.TestCase):
         self.assertEqual(watch.returncode, 0)
         self.assertEqual(json.loads(target.read_text())["devices"][0]["matched_by"], "none")
 
-    def test_a_terminal_is_redrawn_in_place(self):
-        self.file.write_text(f"{os.getpid()} 700\n")
+    def on_terminal(self, rows, columns):
+        """What two looks write to a terminal of this size."""
         ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         watch = subprocess.Popen([HEADROOM, "watch", "--count", "2", "--interval", "0.05"],
                                  env={**self.env, "TERM": "xterm", "LC_ALL": "C.UTF-8"},
                                  stdout=theirs, stderr=subprocess.PIPE)
@@ -109,11 +114,31 @@ class Watch(unittest.TestCase):
         os.close(ours)
         self.assertEqual(watch.wait(timeout=10), 0)
         watch.stderr.close()
-        text = text.decode()
-        self.assertEqual(text.count("\x1b[J"), 1)
+        return text.decode().replace("\r\n", "\n")
+
+    def test_a_terminal_is_redrawn_in_place(self):
+        self.file.write_text(f"{os.getpid()} 700\n")
+        text = self.on_terminal(30, 100)
+        self.assertEqual(text.count("\x1b[5A\x1b[J"), 1)
         self.assertEqual(text.count("GPU 0: NVIDIA Fake, 81,920.0 MiB"), 2)
         self.assertIn("driver      1,024.0 MiB  reserved, not in used", text)
         self.assertIn("1,212.0 MiB", text)
+
+    def test_a_small_terminal_is_neither_broken_nor_scrolled(self):
+        self.file.write_text("".join(f"{2000000000 + i} 700\n" for i in range(20)))
+        for rows, columns in ((8, 40), (10, 60)):
+            text = self.on_terminal(rows, columns)
+            first, second = text.split(f"\x1b[{rows - 1}A\x1b[J")
+            for look in (first, second):
+                lines = re.sub("\x1b\\[[0-9]*m", "", look).splitlines()
+                self.assertEqual(len(lines), rows - 1)
+                self.assertLessEqual(max(map(len, lines)), columns)
+                self.assertEqual(lines[-1], "(more below)")
+
+    def test_no_gpu_is_said(self):
+        code, out, err = self.run_(FAKE_NVML_DEVICES="0")
+        self.assertEqual((code, out), (2, ""))
+        self.assertEqual(err, "headroom watch: the NVIDIA driver sees no GPU here\n")
 
     def test_only_the_cards_and_processes_asked_for(self):
         self.file.write_text(f"{os.getpid()} 700\n1 300\n")

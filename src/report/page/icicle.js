@@ -15,7 +15,8 @@ function byComponent(root) {
   };
   const children = root.t.map((bytes, c) => ({...prune(root, c), name: componentTitle(report.components[c])}))
     .filter((node) => node.bytes > 0);
-  return {name: "allocated at the peak", bytes: root.t.reduce((a, b) => a + b, 0), count: 1, look: "", children};
+  return {name: "allocated at the peak", bytes: root.t.reduce((a, b) => a + b, 0), count: 1, look: "",
+          totals: root.t, children};
 }
 
 function byModule(root) {
@@ -27,7 +28,7 @@ function byModule(root) {
       component: report.components[c], children: [],
     })).filter((part) => part.bytes > 0);
     return {name: node.n || "no module", bytes: node.t.reduce((a, b) => a + b, 0), count: node.c, look: "",
-            children: [...node.k.map(convert), ...parts]};
+            totals: node.t, children: [...node.k.map(convert), ...parts]};
   };
   return {...convert(root), name: "allocated at the peak"};
 }
@@ -140,8 +141,9 @@ class Icicle {
     const path = [];
     for (let at = node; at && at.parent; at = at.parent) path.unshift(at.name);
     const own = node.bytes - node.children.reduce((sum, child) => sum + child.bytes, 0);
-    const parts = node.children.filter((child) => child.component && child.component !== node.component)
-      .map((child) => child.name + " " + formatMiB(child.bytes));
+    const parts = (node.totals || []).map((bytes, c) => ({bytes, name: componentTitle(report.components[c])}))
+      .filter((part) => part.bytes > 0).sort((a, b) => b.bytes - a.bytes)
+      .map((part) => part.name + " " + formatMiB(part.bytes));
     this.detail.replaceChildren(
       element("b", {}, path.length ? path.join(" \u203a ") : node.name), ": " + formatMiB(node.bytes) +
       ", " + percent(node.bytes, this.root.bytes) + " of the peak" +
