@@ -30,7 +30,7 @@ class Browser:
         self._id, self._buffer, self._session = 0, b"", None
 
     def __enter__(self):
-        self._profile = tempfile.TemporaryDirectory(prefix="headroom-browser-")
+        self._profile = tempfile.TemporaryDirectory(prefix="headroom-browser-", ignore_cleanup_errors=True)
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
 
