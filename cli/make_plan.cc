@@ -35,10 +35,16 @@ Result<LoadedModel> LoadModel(const std::string& model) {
 namespace {
 
 void DecideWeightsDType(const PlanOptions& options, const ModelConfig& config, Decided& decided) {
-  const std::optional<DType> of_config = config.dtype();
+  // create_model_from_path of TRL 1.16.0 asks for float32, whatever the config says.
+  const bool by_name = options.recipe.sft_trainer && !options.weights_dtype;
+  const std::optional<DType> of_config = by_name ? std::nullopt : config.dtype();
   const DType dtype = options.weights_dtype.value_or(of_config.value_or(DType::kFloat32));
   decided.recipe.weights_dtype = dtype;
-  if (options.weights_dtype) {
+  if (by_name) {
+    decided.assumptions.emplace_back(
+        "weights in float32: SFTTrainer loads a model that is given by its name so (--dtype "
+        "changes it)");
+  } else if (options.weights_dtype) {
     decided.assumptions.push_back(Format("weights in {}: --dtype", Name(dtype)));
   } else if (of_config) {
     decided.assumptions.push_back(
@@ -72,9 +78,14 @@ void DecideLengths(const PlanOptions& options, const ModelConfig& config, Decide
   Recipe& recipe = decided.recipe;
   if (recipe.task == Task::kImageClassification) {
     recipe.sequence_length = 0;
+    recipe.batches.clear();
     if (options.sequence_length) {
       decided.warnings.push_back("--seq has no effect: images have no sequence length");
     }
+  } else if (!recipe.batches.empty()) {
+    recipe.sequence_length = std::ranges::max(recipe.batches, {}, &BatchShape::tokens).tokens;
+    recipe.per_device_train_batch_size =
+        std::ranges::max(recipe.batches, {}, &BatchShape::samples).samples;
   } else if (options.sequence_length) {
     recipe.sequence_length = *options.sequence_length;
   } else {
@@ -174,6 +185,10 @@ namespace {
 std::string BatchText(const Recipe& recipe) {
   const int64_t batch = recipe.per_device_train_batch_size;
   if (recipe.sequence_length == 0) return Format("batch {}", batch);
+  if (!recipe.batches.empty()) {
+    return Format("{} batches of up to {} tokens a sample", recipe.batches.size(),
+                  recipe.sequence_length);
+  }
   std::string text = Format("batch {} x {} tokens", batch, recipe.sequence_length);
   if (recipe.target_sequence_length > 0) {
     text += Format(" to {}", recipe.target_sequence_length);
@@ -185,6 +200,10 @@ std::string PrecisionText(const Recipe& recipe) {
   const std::string_view weights = Name(recipe.weights_dtype.value_or(DType::kFloat32));
   const bool autocast =
       recipe.precision == Precision::kBf16 || recipe.precision == Precision::kFp16;
+  const bool converted =
+      recipe.parallel.sharding == Sharding::kFsdp || recipe.parallel.sharding == Sharding::kZero1 ||
+      recipe.parallel.sharding == Sharding::kZero2 || recipe.parallel.sharding == Sharding::kZero3;
+  if (autocast && converted) return Format("{} over shares in float32", Name(recipe.precision));
   if (autocast) return Format("{} autocast over {} weights", Name(recipe.precision), weights);
   if (weights != "float32") return Format("{} weights, no autocast", weights);
   return std::string(Name(recipe.precision));
@@ -224,6 +243,12 @@ std::vector<std::string> RecipeParts(const Recipe& recipe, AttnImplementation at
   if (recipe.gradient_checkpointing) {
     parts.push_back(recipe.use_reentrant ? "reentrant gradient checkpointing"
                                          : "gradient checkpointing");
+  }
+  if (recipe.sft_trainer) parts.emplace_back("SFTTrainer");
+  if (recipe.parallel.activation_checkpointing) parts.emplace_back("activation checkpointing");
+  if (recipe.parallel.ranks > 1) {
+    parts.push_back(
+        Format("{} over {} GPUs", Name(recipe.parallel.sharding), recipe.parallel.ranks));
   }
   if (recipe.max_grad_norm == 0) parts.emplace_back("no clipping");
   if (recipe.lora) parts.push_back(Format("LoRA r {}", recipe.lora->r));

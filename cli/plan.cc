@@ -7,9 +7,11 @@
 #include "base/format.h"
 #include "command.h"
 #include "ledger/ledger_json.h"
+#include "lengths.h"
 #include "make_plan.h"
 #include "output.h"
 #include "parameters_only.h"
+#include "placement.h"
 #include "plan_options.h"
 #include "report/html_report.h"
 #include "report/json.h"
@@ -57,6 +59,8 @@ ExitCode RunPlan(std::span<const std::string> words) {
   if (!style.ok()) return Fail("plan", style.error());
   const Result<PlanOptions> options = ReadPlanOptions(*arguments);
   if (!options.ok()) return Fail("plan", options.error());
+  if (options->parallel.device_map) return RunPlacement(*options, *style);
+  if (!options->parallel.lengths_path.empty()) return RunLengths(*options, *style);
   const Result<std::optional<ParametersReport>> parameters = PlanParameters(*options);
   if (!parameters.ok()) return Fail("plan", parameters.error());
   if (*parameters) return PrintParameters(**parameters, *options, *style);

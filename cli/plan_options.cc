@@ -62,6 +62,9 @@ constexpr Flag kTrainingFlags[] = {
     {"--max-grad-norm", Takes::kValue, "X", "gradient clipping (default 1.0; 0 turns it off)"},
     {"--torch-empty-cache-steps", Takes::kValue, "N",
      "empty the cache before backward, every N steps (default: never)"},
+    {"--trainer", Takes::kValue, "NAME",
+     "trainer (default), or sft: TRL's SFTTrainer with its defaults (bf16, checkpointing, a mask, "
+     "1,024 tokens)"},
     {"--args", Takes::kValue, "FILE",
      "TrainingArguments as JSON, YAML or Trainer's training_args.bin; flags win over the file"},
 };
@@ -84,12 +87,18 @@ constexpr Flag kOutputFlags[] = {
     kColorFlag,
 };
 const FlagGroup kGroups[] = {
-    {"Batch and task", kBatchFlags},   {"Numbers", kNumberFlags},
-    {"Training", kTrainingFlags},      {"LoRA", LoraFlags()},
-    {"Evaluation", EvaluationFlags()}, {"Generation", kGenerationFlags},
-    {"Platform", kPlatformFlags},      {"Output", kOutputFlags},
+    {"Batch and task", kBatchFlags},
+    {"Numbers", kNumberFlags},
+    {"Training", kTrainingFlags},
+    {"LoRA", LoraFlags()},
+    {"Evaluation", EvaluationFlags()},
+    {"Generation", kGenerationFlags},
+    {"Several GPUs", kParallelFlags},
+    {"Platform", kPlatformFlags},
+    {"Many lengths, or many cards", kPlacementFlags},
+    {"Output", kOutputFlags},
 };
-constexpr size_t kRecipeGroups = 7;  // all but the output
+constexpr size_t kRecipeGroups = 8;  // all that say what runs and on what
 const Syntax kSyntax = {
     .command = "plan",
     .summary =
@@ -348,6 +357,7 @@ Result<PlanOptions> ReadRecipeOptions(const Arguments& arguments, std::string mo
   PlanOptions options;
   options.model = std::move(model);
   Recipe& recipe = options.recipe;
+  HEADROOM_RETURN_IF_ERROR(ReadTrainer(arguments, recipe));
   HEADROOM_RETURN_IF_ERROR(ReadArgumentsFile(arguments, options));
   HEADROOM_RETURN_IF_ERROR(ReadBatch(arguments, options));
   HEADROOM_RETURN_IF_ERROR(ReadPrecision(arguments, recipe));
@@ -371,6 +381,7 @@ Result<PlanOptions> ReadRecipeOptions(const Arguments& arguments, std::string mo
   }
   HEADROOM_RETURN_IF_ERROR(ReadGeneration(arguments, options));
   HEADROOM_RETURN_IF_ERROR(ReadFinetuning(arguments, recipe));
+  HEADROOM_RETURN_IF_ERROR(ReadParallelOptions(arguments, options.parallel, recipe));
   HEADROOM_RETURN_IF_ERROR(ReadPlatform(arguments, options));
   return options;
 }

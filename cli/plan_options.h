@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "model/catalogue.h"
 #include "model/recipe.h"
+#include "parallel_options.h"
 #include "predict/predict.h"
 
 namespace headroom::cli {
@@ -42,6 +43,8 @@ struct PlanOptions {
 
   std::optional<Gpu> gpu;
   std::optional<Bytes> memory;
+
+  ParallelOptions parallel;
 
   bool json = false;
   bool by_module = false;

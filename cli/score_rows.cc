@@ -222,6 +222,47 @@ Status ApplyAllocConf(const Json& value, MeasuredRow& row) {
   return {};
 }
 
+// How bench/measure_sharding.py writes it: {"kind": "fsdp", "world": 8, "config": {…}}.
+Status ApplyParallel(const Json& value, MeasuredRow& row) {
+  if (!value.is_object()) return Missing("parallel", "an object");
+  Parallel& parallel = row.recipe.parallel;
+  HEADROOM_ASSIGN_OR_RETURN(const std::string kind, Text(value, "kind"));
+  if (!value.contains("world")) return Missing("world", "a whole number");
+  HEADROOM_ASSIGN_OR_RETURN(parallel.ranks, Count(value["world"], "world", 1 << 16));
+  if (kind == "ddp") {
+    parallel.sharding = Sharding::kDdp;
+  } else if (kind == "fsdp") {
+    parallel.sharding = Sharding::kFsdp;
+  } else if (kind == "tp") {
+    parallel.sharding = Sharding::kTensorParallel;
+  } else {
+    row.unsupported = fmt::format("parallel {}", kind);
+  }
+  if (value.contains("bucket_cap_mb")) {
+    HEADROOM_ASSIGN_OR_RETURN(parallel.ddp_bucket_cap_mb,
+                              Count(value["bucket_cap_mb"], "bucket_cap_mb", 1 << 20));
+  }
+  if (value.contains("find_unused")) {
+    parallel.ddp_find_unused_parameters = value["find_unused"] == true;
+  }
+  if (!value.contains("config") || !value["config"].is_object()) return {};
+  const Json& config = value["config"];
+  if (config.value("version", Json(2)) != 2) row.unsupported = "FSDP1";
+  parallel.reshard_after_forward = config.value("reshard_after_forward", Json(true)) != false;
+  parallel.activation_checkpointing = config.value("activation_checkpointing", Json(false)) == true;
+  return {};
+}
+
+Status ApplyLengths(const Json& value, MeasuredRow& row) {
+  if (!value.is_array()) return Missing("lengths", "a list");
+  for (const Json& length : value) {
+    HEADROOM_ASSIGN_OR_RETURN(const int64_t tokens, Count(length, "lengths", kLargestRecipeNumber));
+    if (tokens < 1) return Error::BadInput("\"lengths\" must be at least 1");
+    row.recipe.batches.push_back({0, tokens});
+  }
+  return {};
+}
+
 struct RecipeKey {
   std::string_view name;
   Apply apply;
@@ -244,6 +285,8 @@ const std::vector<RecipeKey>& RecipeKeys() {
       {"attention_mask", Truth("attention_mask", &Recipe::attention_mask)},
       {"max_grad_norm", &ApplyMaxGradNorm},
       {"mode", &ApplyMode},
+      {"parallel", &ApplyParallel},
+      {"lengths", &ApplyLengths},
       {"alloc_conf", &ApplyAllocConf},
       {"lora", &ApplyLoraConfig},
       {"eval", &ApplyEvaluation},
@@ -273,6 +316,9 @@ Status ReadRecipe(const Json& recipe, MeasuredRow& row) {
     if (const Status status = key->apply(value, row); !status.ok()) {
       return status.error().In("\"recipe\"");
     }
+  }
+  for (BatchShape& batch : row.recipe.batches) {
+    batch.samples = row.recipe.per_device_train_batch_size;
   }
   return {};
 }

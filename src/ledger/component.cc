@@ -10,9 +10,9 @@ constexpr std::array<std::string_view, kComponentCount> kComponentNames = {
 };
 
 constexpr std::array<std::string_view, kKindCount> kKindNames = {
-    "other", "attention", "attention_scores", "logits_loss", "dropout_mask", "dropout", "norm",
-    "mlp",   "embedding", "residual",         "cast",        "position",     "routing", "foreach",
-    "lora",
+    "other", "attention",  "attention_scores", "logits_loss", "dropout_mask", "dropout", "norm",
+    "mlp",   "embedding",  "residual",         "cast",        "position",     "routing", "foreach",
+    "lora",  "collective",
 };
 
 template <typename Enum, size_t kCount>

@@ -50,8 +50,9 @@ enum class Kind : uint8_t {
   kRouting,   // mixture-of-experts router and dispatch
   kForeach,   // temporaries of multi-tensor optimizer and clipping kernels
   kLora,
+  kCollective,  // buffers of all-gather, reduce-scatter and all-reduce
 };
-inline constexpr int kKindCount = 15;
+inline constexpr int kKindCount = 16;
 
 std::string_view Name(Kind kind);
 std::optional<Kind> ParseKind(std::string_view name);

@@ -100,7 +100,19 @@ std::optional<Enum> ParseIn(std::span<const Named<Enum>> table, std::string_view
   return std::nullopt;
 }
 
+constexpr Named<Sharding> kShardings[] = {
+    {"one process", Sharding::kNone},
+    {"DDP", Sharding::kDdp},
+    {"FSDP", Sharding::kFsdp},
+    {"ZeRO-1", Sharding::kZero1},
+    {"ZeRO-2", Sharding::kZero2},
+    {"ZeRO-3", Sharding::kZero3},
+    {"tensor parallel", Sharding::kTensorParallel},
+};
+
 }  // namespace
+
+std::string_view Name(Sharding sharding) { return NameIn<Sharding>(kShardings, sharding); }
 
 std::string_view Name(Task task) { return NameIn<Task>(kTasks, task); }
 std::optional<Task> ParseTask(std::string_view name) { return ParseIn<Task>(kTasks, name); }

@@ -11,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "model/lora_config.h"
+#include "model/parallel.h"
 
 namespace headroom {
 
@@ -117,6 +118,13 @@ struct Evaluation {
   bool operator==(const Evaluation&) const = default;
 };
 
+struct BatchShape {
+  int64_t samples = 0;
+  int64_t tokens = 0;  // per sample
+
+  bool operator==(const BatchShape&) const = default;
+};
+
 struct Recipe {
   Task task = Task::kCausalLm;
   Driver driver = Driver::kTrainer;
@@ -140,6 +148,10 @@ struct Recipe {
   std::optional<Evaluation> evaluation;
   int64_t torch_empty_cache_steps = 0;      // 0: None, never
   std::optional<ProblemType> problem_type;  // unset: what the config says
+  bool sft_trainer = false;                 // TRL's SFTTrainer, whose head yields no logits
+  Parallel parallel;
+  // One batch a step, in order, in place of `steps` equal ones; empty: all alike.
+  std::vector<BatchShape> batches;
 
   bool operator==(const Recipe&) const = default;
 };

@@ -27,7 +27,10 @@ void Apply(AllocatorModel& allocator, AllocationTrace::Mark mark) {
       return allocator.KernelsLoaded();
     case AllocationTrace::Mark::kCublasHandleCreated:
       return allocator.CublasHandleCreated();
+    case AllocationTrace::Mark::kStream:
+      break;
   }
+  allocator.UseStream(static_cast<int>(mark) - static_cast<int>(AllocationTrace::Mark::kStream));
 }
 
 // Units that hold `size`.

@@ -27,7 +27,12 @@ class AllocationTrace {
   explicit AllocationTrace(const AllocatorOptions& options) : options_(options) {}
 
   // What happens beside requests.
-  enum class Mark : uint8_t { kEmptyCache, kKernelsLoaded, kCublasHandleCreated };
+  enum class Mark : uint8_t {
+    kEmptyCache,
+    kKernelsLoaded,
+    kCublasHandleCreated,
+    kStream,  // the default stream is current from here; the next marks are streams 1, 2, …
+  };
 
   // ---- Recording ----
 

@@ -36,6 +36,9 @@ class AllocatorModel {
   virtual std::optional<Allocation> Alloc(Bytes size) = 0;
   // REQUIRES: `handle` came from Alloc and was not freed since.
   virtual void Free(Handle handle) = 0;
+  // The stream that requests are made on from here: a freed block serves only the stream it was
+  // taken for. Stream 0 is the current one of a plain run.
+  virtual void UseStream(int /*stream*/) {}
   // torch.cuda.empty_cache(): gives back every segment (or page) without a live block.
   virtual void EmptyCache() = 0;
   // The driver and its libraries take memory of their own beside ours at these points, which moves

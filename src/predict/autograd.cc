@@ -4,6 +4,7 @@
 // functions/accumulate_grad.{h,cpp}, PyTorch 2.11.0.
 #include "predict/autograd.h"
 
+#include <algorithm>
 #include <limits>
 #include <queue>
 #include <unordered_map>
@@ -149,10 +150,14 @@ class Engine {
   Grads Call(Node& node, InputBuffer& buffer) {
     const Scoped module(runtime_.module, node.module);
     const Scoped kind(runtime_.kind, node.kind);
+    if (runtime_.run_observer != nullptr) runtime_.run_observer->BeforeNode(node.module);
     runtime_.set_op(runtime_.InternOp(node.name));
     HEADROOM_CHECK(node.backward, "a graph is walked backward twice");
     Grads inputs = buffer.Take();
-    Grads outputs = node.backward(inputs);
+    // Generated nodes pass "no gradient" on without computing anything (any_variable_defined).
+    const bool any = std::any_of(inputs.begin(), inputs.end(),
+                                 [](const Tensor& grad) { return grad.defined(); });
+    Grads outputs = any ? node.backward(inputs) : Grads(node.edges.size());
     HEADROOM_CHECK(outputs.size() <= node.edges.size(), node.name);
     for (size_t i = 0; i < outputs.size(); ++i) Validate(node.edges[i], outputs[i]);
     return outputs;

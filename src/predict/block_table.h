@@ -26,6 +26,7 @@ struct Block {
   bool live = false;
   bool small = false;  // of the small pool
   bool mapped = true;
+  uint8_t stream = 0;
   int64_t free_since = 0;  // count of allocations when it became free; for garbage collection
 
   bool IsWholeSegment() const { return previous < 0 && next < 0; }

@@ -40,7 +40,7 @@ std::optional<AllocatorModel::Allocation> CachingAllocator::Alloc(Bytes request)
   const int64_t size = RoundRequest(request, options_).count();
   const bool small = size <= kSmallSize;
   ++allocations_;
-  int32_t index = TakeFree(pools_[small ? 0 : 1], size);
+  int32_t index = TakeFree(pools_[stream_][small ? 0 : 1], size);
   if (index < 0) index = TakeOrMakeRoom(size, small);
   if (index < 0) return std::nullopt;
   if (ShouldSplit(blocks_[index], size)) {
@@ -98,8 +98,10 @@ int32_t CachingAllocator::TakeOrMakeRoom(int64_t size, bool small) {
 }
 
 void CachingAllocator::EmptyCache() {
-  for (FreeBlocks& pool : pools_) {
-    for (const int32_t index : pool.Blocks()) GiveBack(index);
+  for (auto& of_stream : pools_) {
+    for (FreeBlocks& pool : of_stream) {
+      for (const int32_t index : pool.Blocks()) GiveBack(index);
+    }
   }
 }
 
@@ -113,7 +115,7 @@ void CachingAllocator::CollectGarbage(int64_t wanted) {
   while (reclaimed < target) {
     std::vector<int32_t> whole;
     int64_t total_age = 0;
-    for (const int32_t index : pools_[1].Blocks()) {
+    for (const int32_t index : pools_[stream_][1].Blocks()) {
       if (!blocks_[index].IsWholeSegment()) continue;
       whole.push_back(index);
       total_age += allocations_ - blocks_[index].free_since;
@@ -136,12 +138,12 @@ void CachingAllocator::CollectGarbage(int64_t wanted) {
 // until they do.
 void CachingAllocator::ReleaseOversize(int64_t wanted) {
   const int64_t key = std::max(wanted, MaxSplitSize());
-  const int32_t fitting = pools_[1].BestFit(key);
+  const int32_t fitting = pools_[stream_][1].BestFit(key);
   if (fitting >= 0) {
     GiveBack(fitting);
     return;
   }
-  std::vector<int32_t> blocks = pools_[1].Blocks();
+  std::vector<int32_t> blocks = pools_[stream_][1].Blocks();
   int64_t released = 0;
   for (auto index = blocks.rbegin(); index != blocks.rend() && released < key; ++index) {
     if (blocks_[*index].size < MaxSplitSize()) break;
@@ -193,6 +195,7 @@ int32_t NativeAllocator::TakeFromDevice(int64_t size, bool small) {
   block.size = segment;
   block.address = addresses_.Take(segment);
   block.small = small;
+  block.stream = stream_;
   block.free_since = allocations_;
   reserved_ += segment;
   return index;

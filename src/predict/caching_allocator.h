@@ -37,7 +37,7 @@ class CachingAllocator : public AllocatorModel {
   virtual bool ShouldSplit(const Block& block, int64_t size) const = 0;
 
   bool WithinLimit(int64_t more) const { return reserved_ + more <= limit_; }
-  FreeBlocks& PoolOf(const Block& block) { return pools_[block.small ? 0 : 1]; }
+  FreeBlocks& PoolOf(const Block& block) { return pools_[block.stream][block.small ? 0 : 1]; }
   // Merges a free neighbour of the same kind (mapped or not) into `index`.
   void MergeNeighbour(int32_t index, int32_t other);
   // Takes the free block `index` out of wherever free blocks of its kind stand.
@@ -49,7 +49,9 @@ class CachingAllocator : public AllocatorModel {
   int64_t reserved_ = 0;
   int64_t allocations_ = 0;
   BlockTable blocks_;
-  FreeBlocks pools_[2];  // small, large
+  static constexpr int kStreams = 4;
+  uint8_t stream_ = 0;
+  FreeBlocks pools_[kStreams][2];  // small, large
 
  private:
   int32_t TakeFree(FreeBlocks& pool, int64_t size);
@@ -94,6 +96,7 @@ class NativeAllocator final : public CachingAllocator {
   NativeAllocator(const AllocatorOptions& options, std::optional<Bytes> limit)
       : CachingAllocator(options, limit) {}
 
+  void UseStream(int stream) override { stream_ = static_cast<uint8_t>(stream); }
   void KernelsLoaded() override { addresses_.KernelsLoaded(); }
   void CublasHandleCreated() override { addresses_.CublasHandleCreated(); }
 

@@ -54,17 +54,28 @@ void Apply(const ModuleNode& module, const std::string& path, const Visit& visit
   for (const ParameterSpec* spec : module.buffers) visit(path, *spec);
 }
 
+// A parameter whose storage comes later, with room for `shards` equal parts of its rows.
+Tensor WithoutMemory(Runtime& runtime, const Shape& shape, DType dtype, int64_t shards) {
+  Shape padded = shape;
+  if (padded.rank() > 0) padded[0] = (padded[0] + shards - 1) / shards * shards;
+  const Bytes bytes(padded.NumElements() * ElementSize(dtype));
+  return Tensor(MakeRef<TensorImpl>(MakeRef<Storage>(runtime, bytes, Storage::Deferred{}), dtype,
+                                    shape, ContiguousStrides(shape)));
+}
+
 }  // namespace
 
-Weights::Weights(Runtime& runtime, const ParameterTable& table, DType dtype) : runtime_(runtime) {
+Weights::Weights(Runtime& runtime, const ParameterTable& table, DType dtype, int64_t shards)
+    : runtime_(runtime) {
   const Scoped component(runtime.component, Component::kWeights);
   const Scoped module(runtime.module, runtime.module);
   const OpScope op(runtime, "nn.Module.to");
   Apply(BuildTree(table), "", [&](const std::string& path, const ParameterSpec& spec) {
     runtime.module = runtime.ledger().InternModule(path);
     runtime.component = spec.is_buffer ? Component::kInputs : Component::kWeights;
-    Tensor tensor =
-        Empty(runtime, spec.shape, spec.is_buffer ? spec.buffer_dtype : spec.dtype.value_or(dtype));
+    const DType type = spec.is_buffer ? spec.buffer_dtype : spec.dtype.value_or(dtype);
+    Tensor tensor = shards > 0 && !spec.is_buffer ? WithoutMemory(runtime, spec.shape, type, shards)
+                                                  : Empty(runtime, spec.shape, type);
     tensor.impl()->leaf_requires_grad = !spec.is_buffer && !spec.frozen;
     by_name_.emplace(spec.name, tensor);
     // Modules know their parameters by the names that the model had before it was adapted.

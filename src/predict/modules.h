@@ -34,7 +34,9 @@ class Weights {
  public:
   // model.to("cuda"): allocates in the order of nn.Module._apply: children before their parent's
   // own parameters, and those before its buffers.
-  Weights(Runtime& runtime, const ParameterTable& table, DType dtype);
+  // With `shards`, parameters have no memory until something gathers them, padded so that their
+  // rows divide among so many.
+  Weights(Runtime& runtime, const ParameterTable& table, DType dtype, int64_t shards = 0);
   // What `recipe` loads, in the way it loads it; see predict/load.h.
   Weights(Runtime& runtime, const ParameterTable& table, const Recipe& recipe);
 
@@ -98,9 +100,16 @@ class Scope {
 // Attributes what is allocated during a module's forward to it.
 class InModule {
  public:
-  InModule(Runtime& runtime, ModuleId id) : module_(runtime.module, id) {}
+  InModule(Runtime& runtime, ModuleId id) : runtime_(runtime), module_(runtime.module, id) {
+    if (runtime.run_observer != nullptr) runtime.run_observer->EnterForward(id);
+  }
+  ~InModule() {
+    if (runtime_.run_observer != nullptr) runtime_.run_observer->LeaveForward(runtime_.module);
+  }
+  InModule(const InModule&) = delete;
 
  private:
+  Runtime& runtime_;
   Scoped<ModuleId> module_;
 };
 

@@ -14,9 +14,12 @@
 #include "predict/load.h"
 #include "predict/model.h"
 #include "predict/modules.h"
+#include "predict/parallel_notes.h"
 #include "predict/runtime.h"
+#include "predict/tensor_parallel.h"
 #include "predict/torch_loop.h"
 #include "predict/trainer.h"
+#include "predict/wrapper.h"
 
 namespace headroom {
 namespace {
@@ -152,6 +155,10 @@ Status CheckDriver(const ModelConfig& config, const Recipe& recipe,
         "model_type \"torch-transformer\" is no transformers class, which Trainer needs: "
         "use the plain PyTorch loop");
   }
+  if (recipe.sft_trainer && recipe.task != Task::kCausalLm) {
+    return Error::BadInput(
+        Format("SFTTrainer trains causal-lm, not {}: leave out --trainer", Name(recipe.task)));
+  }
   if (!plain_model && recipe.driver == Driver::kTorchLoop) {
     return Error::Unsupported(Format(
         "the plain PyTorch loop is modelled for model_type \"torch-transformer\", not \"{}\"",
@@ -163,9 +170,48 @@ Status CheckDriver(const ModelConfig& config, const Recipe& recipe,
 }
 
 predict::CheckpointKind CheckpointKindOf(const Recipe& recipe) {
+  // fsdp2_apply_ac wraps the layers in the non-reentrant kind.
+  if (recipe.parallel.activation_checkpointing) return predict::CheckpointKind::kNonReentrant;
   if (!recipe.gradient_checkpointing) return predict::CheckpointKind::kNone;
   return recipe.use_reentrant ? predict::CheckpointKind::kReentrant
                               : predict::CheckpointKind::kNonReentrant;
+}
+
+// What is modelled of a run over several ranks.
+Status CheckParallel(const Recipe& recipe) {
+  const Parallel& parallel = recipe.parallel;
+  if (parallel.ranks <= 1) return {};
+  if (recipe.driver != Driver::kTrainer) {
+    return Error::Unsupported("several ranks are modelled for Trainer alone");
+  }
+  if (recipe.evaluation) {
+    return Error::Unsupported("evaluation is not modelled over several ranks: leave it out");
+  }
+  const bool whole = parallel.sharding == Sharding::kDdp;
+  if (whole) return {};
+  if (recipe.lora) {
+    return Error::Unsupported(
+        "LoRA over several ranks is modelled for DDP: leave out the sharding");
+  }
+  if (recipe.quantization.kind != Quantization::Kind::kNone ||
+      recipe.loading == Loading::kDeviceMap) {
+    return Error::Unsupported("quantised weights are not modelled over several ranks");
+  }
+  return {};
+}
+
+// What one rank holds and runs.
+struct RankModel {
+  ModelConfig config;
+  ParameterTable table;
+};
+
+Result<RankModel> RankModelOf(const ModelConfig& config, const Recipe& recipe,
+                              const ParameterTable& whole) {
+  if (recipe.parallel.sharding != Sharding::kTensorParallel) return RankModel{config, whole};
+  HEADROOM_ASSIGN_OR_RETURN(ModelConfig rank, predict::RankConfig(config, recipe));
+  HEADROOM_ASSIGN_OR_RETURN(const ParameterTable table, ParameterTable::Build(rank, recipe.task));
+  return RankModel{std::move(rank), predict::RankTable(table, recipe)};
 }
 
 // What happens between an empty device and the end of the last step. The model and everything else
@@ -175,12 +221,16 @@ Status Play(predict::Runtime& runtime, const Architecture& architecture, const M
             Prediction& prediction) {
   // The script's first CUDA call, torch.ones((1, 1)).to("cuda"), or any like it.
   { const predict::Tensor probe = predict::Empty(runtime, {1, 1}, DType::kFloat32); }
+  const predict::ShardLayout layout = predict::LayoutOf(recipe);
   const bool reads_onto_device = recipe.loading == Loading::kDeviceMap ||
                                  recipe.quantization.kind != Quantization::Kind::kNone;
+  if (recipe.parallel.sharding == Sharding::kTensorParallel) {
+    predict::WarmUp(runtime, table, layout.whole_dtype);
+  }
   predict::Weights weights =
       reads_onto_device
           ? predict::Weights(runtime, table, recipe)
-          : predict::Weights(runtime, table, recipe.weights_dtype.value_or(DType::kFloat32));
+          : predict::Weights(runtime, table, layout.whole_dtype, layout.sharded ? layout.ranks : 0);
   if (recipe.lora) {
     weights.AttachAdapters(*recipe.lora);
     // As checkpointing needs it where nothing before the first layer is trained.
@@ -188,7 +238,8 @@ Status Play(predict::Runtime& runtime, const Architecture& architecture, const M
       weights.set_input_require_grads(config.MaybeInt("vocab_size").value_or(0));
     }
   }
-  prediction.after_model_allocated = runtime.ledger().allocated();
+  // What is sharded stays on the host until it is wrapped.
+  if (!layout.sharded) prediction.after_model_allocated = runtime.ledger().allocated();
   prediction.after_model_reserved = runtime.ledger().reserved();
   runtime.KernelsLoaded();
   const predict::ModelArguments arguments{config, recipe, weights, attn, CheckpointKindOf(recipe)};
@@ -224,7 +275,8 @@ std::vector<std::string_view> PredictableModelTypes() {
 }
 
 Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
-                           const Platform& platform, OpObserver* observer) {
+                           const Platform& platform, OpObserver* observer,
+                           const KeepGoing& keep_going) {
   const Architecture* architecture = predict::FindArchitecture(config.model_type());
   if (architecture == nullptr) {
     return Error::Unsupported(Format("model_type \"{}\" is not modelled yet{}", config.model_type(),
@@ -236,6 +288,7 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
   HEADROOM_ASSIGN_OR_RETURN(const AttnImplementation attn, ResolveAttention(*architecture, recipe));
   HEADROOM_ASSIGN_OR_RETURN(ParameterTable table, ParameterTable::Build(config, recipe.task));
   HEADROOM_RETURN_IF_ERROR(CheckPositions(config, recipe, *architecture, table));
+  HEADROOM_RETURN_IF_ERROR(CheckParallel(recipe));
   HEADROOM_ASSIGN_OR_RETURN(const int64_t quantized,
                             predict::QuantizedParameters(config, table, recipe.quantization));
 
@@ -247,15 +300,23 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
   prediction.trainable = table.trainable_count();
   prediction.buffers = table.buffer_bytes();
   prediction.attn_used = attn;
+  HEADROOM_ASSIGN_OR_RETURN(const RankModel rank, RankModelOf(config, recipe, table));
   predict::Runtime runtime(platform, observer);
+  runtime.keep_going = keep_going;
   try {
-    HEADROOM_RETURN_IF_ERROR(Play(runtime, *architecture, config, recipe, attn, table, prediction));
+    HEADROOM_RETURN_IF_ERROR(
+        Play(runtime, *architecture, rank.config, recipe, attn, rank.table, prediction));
   } catch (const predict::OutOfMemoryException& failure) {
     prediction.out_of_memory = failure.what;
     prediction.ledger = runtime.TakeLedger();
   }
-  prediction.ledger.SetContext(predict::OutsideAllocator(platform, attn, recipe));
+  std::vector<ContextPart> outside = predict::OutsideAllocator(platform, attn, recipe);
+  for (ContextPart& part : predict::ParallelContext(recipe)) outside.push_back(std::move(part));
+  prediction.ledger.SetContext(std::move(outside));
   prediction.assumptions = predict::Assumptions(recipe, platform, attn);
+  for (std::string& line : predict::ParallelAssumptions(recipe, config)) {
+    prediction.assumptions.push_back(std::move(line));
+  }
   if (quantized > 0) {
     prediction.assumptions.push_back(Format(
         "{:.1f} % of the parameters are in {}; head, embeddings, norms and whatever is no "

@@ -7,6 +7,7 @@
 // go through a model of PyTorch's caching allocator. See docs/architecture.md.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -66,12 +67,16 @@ struct Prediction {
   Bytes device() const { return ledger.peak_reserved() + ledger.context(); }
 };
 
+// Asked before each optimizer step, numbered from 1; false ends the run before it.
+using KeepGoing = std::function<bool(int step)>;
+
 // Plays `recipe` on `config`. Fails (kUnsupported) on an architecture or recipe that is not
 // modelled, and (kBadInput) on one that cannot run: a sequence beyond the positions, sizes whose
 // memory would not fit in 62 bits, a precision the GPU does not have. `observer`, if any, is told
 // every kernel of the run.
 Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
-                           const Platform& platform, OpObserver* observer = nullptr);
+                           const Platform& platform, OpObserver* observer = nullptr,
+                           const KeepGoing& keep_going = {});
 
 // model_types that Predict knows, sorted.
 std::vector<std::string_view> PredictableModelTypes();

@@ -60,6 +60,12 @@ void Runtime::KernelsLoaded() {
   allocator_->KernelsLoaded();
 }
 
+void Runtime::UseStream(int stream) {
+  const int mark = static_cast<int>(AllocationTrace::Mark::kStream) + stream;
+  trace_.Note(static_cast<AllocationTrace::Mark>(mark));
+  allocator_->UseStream(stream);
+}
+
 void Runtime::ReportOp(const char* name, const OpWork& work) {
   if (observer_ != nullptr)
     observer_->OnOp({name, ledger_.ModulePath(module), phase, work, in_backward});

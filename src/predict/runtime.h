@@ -50,6 +50,17 @@ class SavedTensorHooks {
 // own cuBLAS handle and so its own workspace.
 enum class Thread : uint8_t { kMain, kBackward };
 
+// Sees the run pass through modules and gradients arrive: how wrappers like DDP and FSDP hook in.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  // A module's forward begins and ends; nested, as the modules are.
+  virtual void EnterForward(ModuleId module) = 0;
+  virtual void LeaveForward(ModuleId module) = 0;
+  // A node of backward that was recorded in `module` is about to run.
+  virtual void BeforeNode(ModuleId module) = 0;
+};
+
 class Runtime {
  public:
   // `observer` is told every kernel; null: nobody is.
@@ -74,6 +85,8 @@ class Runtime {
   void FreeBlock(const DeviceBlock& block);
   void EmptyCache();
   void KernelsLoaded();
+  // The CUDA stream that is current from here on; 0 is the default one.
+  void UseStream(int stream);
 
   // Memory an op needs only while it runs, freed with the returned storage.
   Ref<Storage> Scratch(int64_t bytes);
@@ -106,7 +119,10 @@ class Runtime {
   bool in_backward = false;
   AutocastState autocast;
   SavedTensorHooks* hooks = nullptr;
+  RunObserver* run_observer = nullptr;
   Thread thread = Thread::kMain;
+  // Asked before each step; false ends the run there. Unset: all steps.
+  KeepGoing keep_going;
   // at::sequence_number, one counter a thread.
   uint64_t NextSequence() { return sequence_[static_cast<size_t>(thread)]++; }
 

@@ -9,16 +9,25 @@
 
 namespace headroom::predict {
 
-Storage::Storage(Runtime& runtime, Bytes bytes) : runtime_(runtime), bytes_(bytes) {
-  const Runtime::DeviceBlock block = runtime.AllocBlock(bytes);
+Storage::Storage(Runtime& runtime, Bytes bytes) : Storage(runtime, bytes, Deferred{}) { Acquire(); }
+
+Storage::~Storage() { Release(); }
+
+void Storage::Acquire() {
+  if (held_) return;
+  const Runtime::DeviceBlock block = runtime_.AllocBlock(bytes_);
   handle_ = block.handle;
   block_ = block.id;
+  held_ = true;
 }
 
-Storage::~Storage() { runtime_.FreeBlock({handle_, block_}); }
+void Storage::Release() {
+  if (held_) runtime_.FreeBlock({handle_, block_});
+  held_ = false;
+}
 
 void Storage::Reclassify(Component component, Kind kind) {
-  runtime_.ledger().Reclassify(block_, component, kind);
+  if (held_) runtime_.ledger().Reclassify(block_, component, kind);
 }
 
 TensorImpl::TensorImpl(Ref<Storage> storage_, DType dtype_, const Shape& shape_,

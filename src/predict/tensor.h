@@ -32,7 +32,15 @@ class Storage final : public RefCounted {
  public:
   // Allocates through `runtime`, attributing the block to its current component, kind, module, op.
   Storage(Runtime& runtime, Bytes bytes);
+  // Without a block, until Acquire().
+  struct Deferred {};
+  Storage(Runtime& runtime, Bytes bytes, Deferred) : runtime_(runtime), bytes_(bytes) {}
   ~Storage() override;
+
+  // untyped_storage().resize_(0) and back: the block goes and another comes while tensors refer to
+  // the storage. Nothing happens where it is so already.
+  void Release();
+  void Acquire();
 
   Runtime& runtime() const { return runtime_; }
   Bytes bytes() const { return bytes_; }  // asked for
@@ -44,6 +52,7 @@ class Storage final : public RefCounted {
   Bytes bytes_;
   AllocatorModel::Handle handle_{};
   BlockId block_{};
+  bool held_ = false;
 };
 
 class TensorImpl;

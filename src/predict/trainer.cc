@@ -14,6 +14,7 @@
 #include "predict/losses.h"
 #include "predict/ops.h"
 #include "predict/optimizers.h"
+#include "predict/wrapper.h"
 
 namespace headroom::predict {
 namespace {
@@ -27,8 +28,9 @@ Tensor ScaleInPlace(const Tensor& loss) {
 class TrainerRun {
  public:
   TrainerRun(Runtime& runtime, const Architecture& architecture, const ModelConfig& config,
-             const Recipe& recipe, Model& model, Optimizer& optimizer)
+             const Recipe& recipe, Model& model, Optimizer& optimizer, Wrapper* wrapper)
       : runtime_(runtime),
+        wrapper_(wrapper),
         config_(config),
         recipe_(recipe),
         model_(model),
@@ -43,7 +45,12 @@ class TrainerRun {
       tr_loss_ = Empty(runtime_, {}, DType::kFloat32);
     }
     runtime_.ledger().Mark("train_begin", 0);
-    for (step_ = 1; step_ <= recipe_.steps; ++step_) Step();
+    const auto steps =
+        recipe_.batches.empty() ? recipe_.steps : static_cast<int>(recipe_.batches.size());
+    for (step_ = 1; step_ <= steps; ++step_) {
+      if (runtime_.keep_going && !runtime_.keep_going(step_)) return;
+      Step();
+    }
   }
 
  private:
@@ -55,7 +62,7 @@ class TrainerRun {
     for (size_t micro = 0; micro < batches_.size(); ++micro) {
       inputs_ = batches_[micro];
       if (micro == 0) Mark("step_begin");
-      tr_loss_step_ = TrainingStep();
+      tr_loss_step_ = TrainingStep(micro + 1 == batches_.size());
       FilterNan();
       if (micro + 1 < batches_.size()) Mark("substep_end");
     }
@@ -65,7 +72,9 @@ class TrainerRun {
     scaler_.Unscale();
     grad_norm_ = ClipGradNorm(runtime_, optimizer_.parameters());
     Mark("backward_end");
+    if (wrapper_ != nullptr) wrapper_->BeginStep();
     scaler_.Step(optimizer_);
+    if (wrapper_ != nullptr) wrapper_->EndStep();
     scaler_.Update();
     Mark("optimizer_end");
     optimizer_.ZeroGrad();
@@ -81,16 +90,22 @@ class TrainerRun {
     const Scoped no_grad(runtime_.grad_enabled, false);
     std::vector<Batch> batches;
     for (int64_t i = 0; i < recipe_.gradient_accumulation_steps; ++i)
-      batches.push_back(LoadBatch(recipe_.per_device_train_batch_size));
+      batches.push_back(LoadBatch(BatchOfStep()));
     Tensor items;
     if (accepts_loss_kwargs_) items = CountItems(batches);
     batches_ = std::move(batches);
     num_items_in_batch_ = items;
   }
 
+  BatchShape BatchOfStep() const {
+    if (!recipe_.batches.empty()) return recipe_.batches[static_cast<size_t>(step_) - 1];
+    return {recipe_.per_device_train_batch_size, recipe_.sequence_length};
+  }
+
   // send_to_device of the collated batch: keys in the order of the data set.
-  Batch LoadBatch(int64_t batch) {
-    const int64_t sequence = recipe_.sequence_length;
+  Batch LoadBatch(const BatchShape& shape) {
+    const int64_t batch = shape.samples;
+    const int64_t sequence = shape.tokens;
     Batch loaded;
     if (recipe_.task == Task::kImageClassification) {
       const int64_t size = config_.Int("image_size");
@@ -142,10 +157,17 @@ class TrainerRun {
       }
       total = total.defined() ? AddOutOfPlace(total, count) : AddScalar(count);
     }
-    return total;
+    return recipe_.parallel.ranks > 1 ? SumOverRanks(total) : total;
   }
 
-  Tensor TrainingStep() {
+  // Accelerator.gather(…).sum()
+  Tensor SumOverRanks(const Tensor& count) {
+    const Tensor row = Clone(count);
+    const Tensor gathered = Empty(runtime_, {recipe_.parallel.ranks}, count.dtype());
+    return Empty(runtime_, {}, count.dtype());
+  }
+
+  Tensor TrainingStep(bool sync) {
     Tensor loss = ComputeLoss();
     Mark("forward_end");
     // global_step counts the optimizer steps that are done.
@@ -156,12 +178,12 @@ class TrainerRun {
     const Scoped kind(runtime_.kind, Kind::kLogitsLoss);
     // Trainer divides by the number of micro-batches only where the model did not.
     if (!accepts_loss_kwargs_) loss = DivScalar(loss);
-    const Tensor scaled = AcceleratorBackward(loss);
+    const Tensor scaled = AcceleratorBackward(loss, sync);
     return Detach(loss);
   }
 
   // Accelerator.backward: divides by its own accumulation steps (1), scales, runs backward.
-  Tensor AcceleratorBackward(const Tensor& loss) {
+  Tensor AcceleratorBackward(const Tensor& loss, bool sync) {
     Tensor divided = DivScalar(loss);
     const Tensor root = scaler_.enabled() ? scaler_.Scale(divided) : divided;
     Tensor gradient;
@@ -169,7 +191,9 @@ class TrainerRun {
       const Scoped component(runtime_.component, Component::kTemporaries);
       gradient = EmptyLike(root);
     }
+    if (wrapper_ != nullptr) wrapper_->BeginBackward(sync);
     Backward(runtime_, root, gradient);
+    if (wrapper_ != nullptr) wrapper_->EndBackward();
     return Tensor();
   }
 
@@ -177,7 +201,9 @@ class TrainerRun {
     runtime_.phase = "forward";
     Mark("forward_begin");
     const Scoped component(runtime_.component, Component::kActivations);
-    const ModelOutput outputs = ForwardInFp32(inputs_, num_items_in_batch_);
+    if (wrapper_ != nullptr) wrapper_->BeginForward();
+    ModelOutput outputs = ForwardInFp32(inputs_, num_items_in_batch_);
+    if (wrapper_ != nullptr) wrapper_->EndForward(outputs);
     Tensor loss = outputs.loss;
     if (accepts_loss_kwargs_) loss = ScaleInPlace(loss);
     // The loss alone is returned: the other outputs go with this frame.
@@ -187,7 +213,9 @@ class TrainerRun {
   // model.forward as Accelerator.prepare_model wraps it: in autocast, outputs converted to fp32.
   ModelOutput ForwardInFp32(Batch batch, const Tensor& num_items_in_batch) {
     if (accepts_loss_kwargs_) batch.num_items_in_batch = num_items_in_batch;
-    if (recipe_.precision != Precision::kBf16 && recipe_.precision != Precision::kFp16) {
+    const bool half =
+        recipe_.precision == Precision::kBf16 || recipe_.precision == Precision::kFp16;
+    if (!half || (wrapper_ != nullptr && !wrapper_->uses_autocast())) {
       return model_.Forward(batch);
     }
     ModelOutput outputs;
@@ -248,7 +276,7 @@ class TrainerRun {
       loaded = Batch();
       {
         const Scoped component(runtime_.component, Component::kInputs);
-        loaded = LoadBatch(batch);
+        loaded = LoadBatch({batch, recipe_.sequence_length});
       }
       inputs = loaded;
       PredictionStep(inputs, loss_only, step);
@@ -324,6 +352,7 @@ class TrainerRun {
   }
 
   Runtime& runtime_;
+  Wrapper* wrapper_;  // null in a run of one process
   const ModelConfig& config_;
   const Recipe& recipe_;
   Model& model_;
@@ -342,13 +371,27 @@ class TrainerRun {
   Tensor grad_norm_;
 };
 
+// The model's parameters, or what a wrapper keeps in their places: a share of each, or one flat
+// partition of all.
+std::vector<OptimizerParameter> SteppedParameters(const Weights& weights, const Wrapper* wrapper) {
+  std::vector<OptimizerParameter> parameters = OptimizerParameters(weights);
+  if (wrapper == nullptr) return parameters;
+  const std::vector<Tensor>& stepped = wrapper->optimizer_parameters();
+  if (stepped.size() != parameters.size()) parameters.clear();
+  parameters.resize(stepped.size());
+  for (size_t i = 0; i < stepped.size(); ++i) parameters[i].tensor = stepped[i];
+  return parameters;
+}
+
 }  // namespace
 
 Status RunTrainer(Runtime& runtime, const Architecture& architecture, const ModelConfig& config,
                   const Recipe& recipe, const Weights& weights, Model& model) {
+  const std::unique_ptr<Wrapper> wrapper = MakeWrapper(runtime, recipe, weights);
   const std::unique_ptr<Optimizer> optimizer =
-      MakeOptimizer(recipe.optim, runtime, OptimizerParameters(weights));
-  TrainerRun(runtime, architecture, config, recipe, model, *optimizer).Run();
+      MakeOptimizer(recipe.optim, runtime, SteppedParameters(weights, wrapper.get()));
+  const Scoped<RunObserver*> observer(runtime.run_observer, wrapper.get());
+  TrainerRun(runtime, architecture, config, recipe, model, *optimizer, wrapper.get()).Run();
   return {};
 }
 

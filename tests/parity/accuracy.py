@@ -24,6 +24,10 @@ BOUNDS = {
         "allocated_max": 0.0005, "allocated_exact": 8, "phase_max": 0.01,
         "reserved_max": 0.01, "reserved_median": 0.005, "device_max": 0.01,
     },
+    "hf_memory_sharding.jsonl": {
+        "allocated_max": 0.005, "allocated_exact": 14, "phase_max": 0.015,
+        "reserved_max": 0.03, "reserved_median": 0.005, "device_max": 0.01,
+    },
     "hf_memory_more.jsonl": {
         "allocated_max": 0.005, "allocated_exact": 28, "phase_max": 0.01,
         "reserved_max": 0.04, "reserved_median": 0.01, "device_max": 0.03,

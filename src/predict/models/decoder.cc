@@ -197,7 +197,7 @@ class Decoder final : public Model {
 
   ModelOutput Forward(const Batch& batch) override {
     const Tensor hidden = Decode(batch);
-    if (task_ != Task::kCausalLm) return head_(hidden, batch);
+    if (task_ != Task::kCausalLm || head_.is_fused()) return head_(hidden, batch);
     const Scoped kind(hidden.runtime().kind, Kind::kLogitsLoss);
     Tensor logits = head_.Logits(hidden, batch);
     if (options_.logit_scale == DecoderOptions::LogitScale::kMultiply) logits = MulScalar(logits);

@@ -7,8 +7,10 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "predict/autograd.h"
 #include "predict/losses.h"
 #include "predict/models/attention.h"
+#include "predict/models/fused_head.h"
 
 namespace headroom::predict {
 namespace {
@@ -29,10 +31,13 @@ std::string_view HeadName(const Weights& weights, Task task) {
   return {};
 }
 
-Linear Head(const ModelArguments& arguments, const Tensor& embedding) {
-  const Scope scope = Scope(arguments.weights) / HeadName(arguments.weights, arguments.recipe.task);
-  const Tensor own = scope.Find("weight");
-  return Linear(scope, own.defined() ? own : embedding, scope.Find("bias"));
+Scope HeadScope(const ModelArguments& arguments) {
+  return Scope(arguments.weights) / HeadName(arguments.weights, arguments.recipe.task);
+}
+
+Tensor HeadWeight(const ModelArguments& arguments, const Tensor& embedding) {
+  const Tensor own = HeadScope(arguments).Find("weight");
+  return own.defined() ? own : embedding;
 }
 
 // The last token of each row that is no padding: (arange(sequence) * (ids != pad)).argmax(-1).
@@ -46,6 +51,26 @@ Tensor LastTokens(const Tensor& input_ids) {
   return Empty(runtime, {batch}, DType::kInt64);
 }
 
+// "colwise_gather_output" of tensor parallelism: all ranks' logits arrive one after the other and
+// are put side by side. Backward cuts this rank's out again.
+Tensor GatherLogits(const Tensor& local, int64_t vocabulary) {
+  if (local.size(-1) >= vocabulary) return local;
+  Runtime& runtime = local.runtime();
+  GradRecorder record(runtime, "FromTorchTensorBackward", {local});
+  Shape whole = local.shape();
+  whole[-1] = vocabulary;
+  Tensor logits;
+  {
+    const Scoped kind(runtime.kind, Kind::kCollective);
+    const Tensor gathered = Empty(runtime, whole, local.dtype());
+    logits = Empty(runtime, whole, local.dtype());
+  }
+  const Shape shape = local.shape();
+  return record.Finish(std::move(logits), [shape](Grads& grads) -> Grads {
+    return {Empty(grads[0].runtime(), shape, grads[0].dtype())};
+  });
+}
+
 }  // namespace
 
 DecoderHead::DecoderHead(const ModelArguments& arguments, const Tensor& embedding,
@@ -53,7 +78,11 @@ DecoderHead::DecoderHead(const ModelArguments& arguments, const Tensor& embeddin
     : task_(arguments.recipe.task),
       options_(options),
       pads_(arguments.config.MaybeInt("pad_token_id").has_value()),
-      linear_(Head(arguments, embedding)) {}
+      vocabulary_(arguments.config.MaybeInt("vocab_size").value_or(0)),
+      fused_(arguments.recipe.sft_trainer && task_ == Task::kCausalLm),
+      weight_(HeadWeight(arguments, embedding)),
+      bias_(HeadScope(arguments).Find("bias")),
+      linear_(HeadScope(arguments), weight_, bias_) {}
 
 ModelOutput DecoderHead::operator()(const Tensor& hidden, const Batch& batch) const {
   const Scoped kind(hidden.runtime().kind, Kind::kLogitsLoss);
@@ -68,6 +97,7 @@ ModelOutput DecoderHead::operator()(const Tensor& hidden, const Batch& batch) co
 }
 
 ModelOutput DecoderHead::CausalLm(const Tensor& hidden, const Batch& batch) const {
+  if (fused_ && batch.labels.defined()) return FusedLmHead(hidden, weight_, bias_, batch);
   const Tensor logits = Logits(hidden, batch);
   if (!batch.labels.defined()) return {Tensor(), logits, {}};
   const Tensor loss = CausalLmLoss(logits, batch.labels, batch.num_items_in_batch);
@@ -76,7 +106,8 @@ ModelOutput DecoderHead::CausalLm(const Tensor& hidden, const Batch& batch) cons
 
 Tensor DecoderHead::Logits(const Tensor& hidden, const Batch& batch) const {
   const Tensor kept = StatesToKeep(hidden, batch);
-  return linear_(kept);
+  const Tensor logits = linear_(kept);
+  return task_ == Task::kCausalLm ? GatherLogits(logits, vocabulary_) : logits;
 }
 
 ModelOutput DecoderHead::SequenceClassification(const Tensor& hidden, const Batch& batch) const {

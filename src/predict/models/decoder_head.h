@@ -32,6 +32,8 @@ class DecoderHead {
   ModelOutput operator()(const Tensor& hidden, const Batch& batch) const;
   // The projection alone, of the positions to keep, for models that scale or cap their logits.
   Tensor Logits(const Tensor& hidden, const Batch& batch) const;
+  // Whether the loss is taken from hidden states, past logits and what models do to them.
+  bool is_fused() const { return fused_; }
 
  private:
   ModelOutput CausalLm(const Tensor& hidden, const Batch& batch) const;
@@ -41,6 +43,10 @@ class DecoderHead {
   Task task_;
   DecoderHeadOptions options_;
   bool pads_;  // the config names a padding token
+  int64_t vocabulary_;
+  bool fused_;  // SFTTrainer's head
+  Tensor weight_;
+  Tensor bias_;
   Linear linear_;
 };
 

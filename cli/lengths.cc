@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lengths.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include "base/format.h"
+#include "make_plan.h"
+#include "output.h"
+#include "report/lengths_report.h"
+
+namespace headroom::cli {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// Ctrl-C asks the run to end after the batch it is in; a second one ends the program.
+class InterruptScope {
+ public:
+  InterruptScope() : before_(std::signal(SIGINT, &Handle)) {}
+  ~InterruptScope() { std::signal(SIGINT, before_); }
+  InterruptScope(const InterruptScope&) = delete;
+
+ private:
+  static void Handle(int) {
+    interrupted = 1;
+    std::signal(SIGINT, SIG_DFL);
+  }
+  void (*before_)(int);
+};
+
+// "batch 120 of 400" on stderr, on a terminal, a few times a second.
+class Progress {
+ public:
+  explicit Progress(size_t total) : total_(total), terminal_(isatty(STDERR_FILENO) != 0) {}
+  ~Progress() { Clear(); }
+  Progress(const Progress&) = delete;
+
+  void Show(std::string_view what, int step) {
+    constexpr auto kEvery = std::chrono::milliseconds(200);
+    const auto now = std::chrono::steady_clock::now();
+    if (!terminal_ || now - last_ < kEvery) return;
+    last_ = now;
+    std::fputs(Format("\r{}: batch {} of {}\x1b[K", what, step, total_).c_str(), stderr);
+    std::fflush(stderr);
+    shown_ = true;
+  }
+  void Clear() {
+    if (shown_) std::fputs("\r\x1b[K", stderr);
+    shown_ = false;
+  }
+
+ private:
+  size_t total_;
+  bool terminal_;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+struct Variant {
+  std::string name;
+  std::vector<BatchShape> batches;
+};
+
+std::vector<Variant> VariantsOf(const std::vector<BatchShape>& batches) {
+  int64_t longest = 0;
+  for (const BatchShape& batch : batches) longest = std::max(longest, batch.tokens);
+  Variant padded{Format("padded to the longest, {}", longest), batches};
+  for (BatchShape& batch : padded.batches) batch.tokens = longest;
+  Variant sorted{"longest first", batches};
+  std::ranges::stable_sort(sorted.batches, std::greater(),
+                           [](const BatchShape& batch) { return batch.samples * batch.tokens; });
+  return {std::move(padded), std::move(sorted)};
+}
+
+int FailingStep(const Prediction& prediction) {
+  if (!prediction.out_of_memory) return 0;
+  int last_complete = 0;
+  for (const PhaseMark& mark : prediction.ledger.marks()) {
+    if (mark.name == "step_end") last_complete = mark.step;
+  }
+  return last_complete + 1;
+}
+
+// Everything that the plays of one report share.
+struct Run {
+  const ModelConfig& config;
+  Recipe recipe;
+  Platform platform;
+};
+
+Result<LengthsReport> Build(const PlanOptions& options) {
+  HEADROOM_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(options.model));
+  Decided decided = Decide(options, model.config);
+  HEADROOM_RETURN_IF_ERROR(CheckScaler(decided.recipe));
+  if (decided.recipe.driver == Driver::kGenerate) {
+    return Error::BadInput("--lengths plays batches of training: leave out --generate");
+  }
+  if (decided.recipe.batches.empty()) {
+    return Error::BadInput("--lengths: images have no sequence length: leave it out");
+  }
+  Run run{model.config, decided.recipe, decided.platform};
+  const std::optional<Budget> budget = BudgetOf(options);
+  Progress progress(run.recipe.batches.size());
+  const auto play = [&](std::string_view what) -> Result<Prediction> {
+    const KeepGoing keep_going = [&](int step) {
+      progress.Show(what, step);
+      return interrupted == 0;
+    };
+    return Predict(run.config, run.recipe, run.platform, nullptr, keep_going);
+  };
+  if (budget) {
+    // What lies outside the allocator does not depend on the batches: one of them tells it.
+    Recipe shortest = run.recipe;
+    const auto by_tokens = [](const BatchShape& a, const BatchShape& b) {
+      return a.samples * a.tokens < b.samples * b.tokens;
+    };
+    shortest.batches = {*std::ranges::min_element(run.recipe.batches, by_tokens)};
+    HEADROOM_ASSIGN_OR_RETURN(const Prediction one, Predict(run.config, shortest, run.platform));
+    run.platform.memory_limit = std::max(budget->memory - one.ledger.context(), Bytes(1));
+  }
+  HEADROOM_ASSIGN_OR_RETURN(const Prediction prediction, play("playing"));
+
+  LengthsReport report;
+  report.model = model.name;
+  report.recipe = RecipeParts(decided.recipe, prediction.attn_used);
+  report.assumptions = decided.assumptions;
+  report.assumptions.insert(report.assumptions.end(), prediction.assumptions.begin(),
+                            prediction.assumptions.end());
+  std::erase_if(report.assumptions,
+                [](const std::string& line) { return line.starts_with("every sample has"); });
+  report.warnings = decided.warnings;
+  for (const BatchShape& batch : run.recipe.batches) {
+    LengthsBatch shape;
+    shape.samples = batch.samples;
+    shape.tokens = batch.tokens;
+    report.batches.push_back(shape);
+  }
+  report.asked = report.batches.size();
+  report.stopped = interrupted != 0;
+  if (budget) report.memory = budget->memory;
+  if (const std::optional<OutOfMemory>& failure = prediction.out_of_memory) {
+    report.failure = FailurePoint{failure->requested, failure->phase, failure->module, failure->op};
+  }
+  FillLengths(prediction.ledger, report);
+  for (Variant& variant : VariantsOf(run.recipe.batches)) {
+    if (interrupted != 0) break;
+    run.recipe.batches = std::move(variant.batches);
+    HEADROOM_ASSIGN_OR_RETURN(const Prediction other, play(variant.name));
+    if (interrupted != 0) break;
+    report.variants.push_back({variant.name, other.ledger.peak_allocated(),
+                               other.ledger.peak_reserved(), FailingStep(other)});
+  }
+  return report;
+}
+
+}  // namespace
+
+ExitCode RunLengths(const PlanOptions& options, const TextStyle& style) {
+  constexpr auto kInterrupted = static_cast<ExitCode>(130);  // as a shell reports Ctrl-C
+  const InterruptScope scope;
+  const Result<LengthsReport> report = Build(options);
+  if (!report.ok()) return Fail("plan", report.error());
+  ExitCode code = report->failure ? ExitCode::kDoesNotFit : ExitCode::kOk;
+  if (interrupted != 0) code = kInterrupted;
+  if (!options.json) return Print(LengthsText(*report, style), code);
+  for (const std::string& warning : report->warnings) Warn("plan", warning);
+  return Print(LengthsJson(*report), code);
+}
+
+}  // namespace headroom::cli
