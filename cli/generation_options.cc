@@ -17,10 +17,20 @@ namespace {
 // The first name of a flag: "--seq" of "--seq,--max-length".
 std::string_view FirstName(std::string_view names) { return names.substr(0, names.find(',')); }
 
+// Whether the flag loads quantised weights, which --lora trains on too.
+bool Quantizes(std::string_view name) {
+  return name.starts_with("--load-in-") || name.starts_with("--bnb-");
+}
+
 // Without --generate every other flag of the group would be silently ignored.
-Status CheckAlone(const Arguments& arguments) {
+Status CheckAlone(const Arguments& arguments, bool trains_adapters) {
   for (const Flag& flag : kGenerationFlags) {
-    if (!arguments.Has(FirstName(flag.names))) continue;
+    const std::string_view name = FirstName(flag.names);
+    if (!arguments.Has(name) || (trains_adapters && Quantizes(name))) continue;
+    if (Quantizes(name)) {
+      return Error::BadInput(
+          Format("{}: quantised weights cannot be trained: add --lora or --generate", name));
+    }
     return Error::BadInput(
         Format("{} belongs to generation: add --generate", FirstName(flag.names)));
   }
@@ -95,10 +105,28 @@ Status ReadQuantization(const Arguments& arguments, Quantization& quantization) 
   return {};
 }
 
+// QLoRA as PEFT's guide writes it: prepare_model_for_kbit_training with its defaults, which turn
+// (reentrant) checkpointing on unless the command line says otherwise.
+Status ReadQuantizedTraining(const Arguments& arguments, Recipe& recipe) {
+  HEADROOM_RETURN_IF_ERROR(ReadQuantization(arguments, recipe.quantization));
+  if (recipe.quantization.kind == Quantization::Kind::kNone) return {};
+  recipe.kbit = KbitPreparation{};
+  if (!arguments.Has("--gradient-checkpointing")) {
+    recipe.gradient_checkpointing = true;
+    recipe.use_reentrant = true;
+  }
+  recipe.kbit->input_require_grads = recipe.use_reentrant;
+  return {};
+}
+
 }  // namespace
 
 Status ReadGeneration(const Arguments& arguments, PlanOptions& options) {
-  if (!arguments.Has("--generate")) return CheckAlone(arguments);
+  if (!arguments.Has("--generate")) {
+    const bool trains_adapters = options.recipe.lora.has_value();
+    HEADROOM_RETURN_IF_ERROR(CheckAlone(arguments, trains_adapters));
+    return trains_adapters ? ReadQuantizedTraining(arguments, options.recipe) : Status();
+  }
   Recipe& recipe = options.recipe;
   recipe.driver = Driver::kGenerate;
   HEADROOM_RETURN_IF_ERROR(CheckPrecision(arguments));

@@ -379,8 +379,9 @@ Result<PlanOptions> ReadRecipeOptions(const Arguments& arguments, std::string mo
                "float16",
                Name(*options.weights_dtype)));
   }
-  HEADROOM_RETURN_IF_ERROR(ReadGeneration(arguments, options));
   HEADROOM_RETURN_IF_ERROR(ReadFinetuning(arguments, recipe));
+  // Which weights may be quantised depends on whether adapters are trained.
+  HEADROOM_RETURN_IF_ERROR(ReadGeneration(arguments, options));
   HEADROOM_RETURN_IF_ERROR(ReadParallelOptions(arguments, options.parallel, recipe));
   HEADROOM_RETURN_IF_ERROR(ReadPlatform(arguments, options));
   return options;

@@ -80,10 +80,13 @@ std::vector<Comparison> ComparePhases(const std::vector<MeasuredPhase>& measured
                                       const Ledger& ledger) {
   std::vector<Comparison> comparisons;
   if (measured.empty()) return comparisons;
-  const size_t count = std::max(measured.size(), ledger.marks().size());
+  // What loading peaks at is no phase of the measured run.
+  std::vector<PhaseMark> marks(ledger.marks().begin(), ledger.marks().end());
+  std::erase_if(marks, [](const PhaseMark& mark) { return mark.name == "load"; });
+  const size_t count = std::max(measured.size(), marks.size());
   for (size_t i = 0; i < count; ++i) {
     const MeasuredPhase* m = i < measured.size() ? &measured[i] : nullptr;
-    const PhaseMark* p = i < ledger.marks().size() ? &ledger.marks()[i] : nullptr;
+    const PhaseMark* p = i < marks.size() ? &marks[i] : nullptr;
     if (m != nullptr && p != nullptr && m->name != p->name) p = nullptr;
     const std::string name = Format("phase {} {}", i + 1, m != nullptr ? m->name : p->name);
     comparisons.push_back({name + " allocated", m != nullptr ? m->allocated : 0,
@@ -113,8 +116,8 @@ std::optional<FitComparison> CompareFit(const MeasuredRow& row, const Prediction
 }
 
 // hf_memory.py resets the peak once the model is there, and so do we.
-int64_t PeakAllocated(const MeasuredRow& row, const Ledger& ledger) {
-  if (row.recipe.driver != Driver::kGenerate) return ledger.peak_allocated().count();
+int64_t PeakAllocated(const Ledger& ledger) {
+  if (ledger.marks().empty()) return ledger.peak_allocated().count();
   int64_t peak = 0;
   for (const PhaseMark& mark : ledger.marks()) {
     if (mark.name != "load") peak = std::max(peak, mark.peak_allocated.count());
@@ -129,7 +132,7 @@ ScoreRow Score(const MeasuredRow& row, const Prediction& prediction) {
   score.parameters = Compare("parameters", row.parameters, prediction.parameters);
   score.after_model =
       Compare("model loaded", row.after_model_allocated, prediction.after_model_allocated.count());
-  score.allocated = Compare("allocated", row.peak_allocated, PeakAllocated(row, ledger));
+  score.allocated = Compare("allocated", row.peak_allocated, PeakAllocated(ledger));
   score.reserved = Compare("reserved", row.peak_reserved, ledger.peak_reserved().count());
   score.device = Compare("device", row.device, prediction.device().count());
   score.phases = ComparePhases(row.phases, ledger);

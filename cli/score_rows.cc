@@ -194,6 +194,47 @@ Status ApplyLoraConfig(const Json& value, MeasuredRow& row) {
   return {};
 }
 
+// BitsAndBytesConfig's arguments.
+Status ApplyBitsAndBytesConfig(const Json& value, MeasuredRow& row) {
+  if (!value.is_object()) return Missing("quantization", "an object");
+  Quantization& how = row.recipe.quantization;
+  const auto text = [&](const char* key, const char* otherwise) {
+    return value.contains(key) && value[key].is_string() ? value[key].get<std::string>()
+                                                         : std::string(otherwise);
+  };
+  const auto truth = [&](const char* key) { return value.contains(key) && value[key] == true; };
+  if (truth("load_in_8bit")) {
+    how.kind = Quantization::Kind::kInt8;
+    return {};
+  }
+  const bool nf4 = text("bnb_4bit_quant_type", "fp4") == "nf4";
+  how.kind = nf4 ? Quantization::Kind::kNf4 : Quantization::Kind::kFp4;
+  how.double_quant = truth("bnb_4bit_use_double_quant");
+  const std::optional<DType> compute = ParseDType(text("bnb_4bit_compute_dtype", "float32"));
+  if (!compute) return Missing("bnb_4bit_compute_dtype", "a type");
+  how.compute_dtype = *compute;
+  return {};
+}
+
+// prepare_model_for_kbit_training's arguments. TrainingArguments' checkpointing comes afterwards.
+Status ApplyKbit(const Json& value, MeasuredRow& row) {
+  if (!value.is_object()) return Missing("kbit", "an object");
+  row.recipe.kbit = KbitPreparation{};
+  if (value.contains("use_gradient_checkpointing") &&
+      value["use_gradient_checkpointing"] == false) {
+    return {};
+  }
+  const bool reentrant = !(value.contains("gradient_checkpointing_kwargs") &&
+                           value["gradient_checkpointing_kwargs"].is_object() &&
+                           value["gradient_checkpointing_kwargs"].contains("use_reentrant") &&
+                           value["gradient_checkpointing_kwargs"]["use_reentrant"] == false);
+  row.recipe.kbit->input_require_grads = reentrant;
+  if (row.recipe.gradient_checkpointing) return {};
+  row.recipe.gradient_checkpointing = true;
+  row.recipe.use_reentrant = reentrant;
+  return {};
+}
+
 // {"batch", "samples", "every", "accumulation_steps", "metrics", "loss_only"}
 Status ApplyEvaluation(const Json& value, MeasuredRow& row) {
   if (!value.is_object()) return Missing("eval", "an object");
@@ -289,6 +330,8 @@ const std::vector<RecipeKey>& RecipeKeys() {
       {"lengths", &ApplyLengths},
       {"alloc_conf", &ApplyAllocConf},
       {"lora", &ApplyLoraConfig},
+      {"quantization", &ApplyBitsAndBytesConfig},
+      {"kbit", &ApplyKbit},
       {"eval", &ApplyEvaluation},
       {"empty_cache_steps", Number("empty_cache_steps", &Recipe::torch_empty_cache_steps, 0)},
       {"problem_type", Choice("problem_type", &Recipe::problem_type, &ParseProblemType)},

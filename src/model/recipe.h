@@ -97,6 +97,13 @@ struct Quantization {
 };
 std::string_view Name(Quantization::Kind kind);  // "none", "int8", "fp4", "nf4"
 
+// peft.prepare_model_for_kbit_training: what is not quantised goes to fp32. It may turn gradient
+// checkpointing on, which the recipe then says.
+struct KbitPreparation {
+  bool input_require_grads = true;  // not with use_reentrant=False
+  bool operator==(const KbitPreparation&) const = default;
+};
+
 // Where the weights come from: a model built on the host and moved with .to("cuda"), or
 // from_pretrained with device_map, which reads each tensor straight onto the device.
 enum class Loading : uint8_t { kModelToDevice, kDeviceMap };
@@ -145,6 +152,7 @@ struct Recipe {
   Quantization quantization;
   Loading loading = Loading::kModelToDevice;
   std::optional<LoraConfig> lora;
+  std::optional<KbitPreparation> kbit;
   std::optional<Evaluation> evaluation;
   int64_t torch_empty_cache_steps = 0;      // 0: None, never
   std::optional<ProblemType> problem_type;  // unset: what the config says

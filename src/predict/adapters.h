@@ -25,6 +25,11 @@ struct LoraAdapter {
 Tensor WithAdapter(const LoraAdapter& adapter, const Tensor& x,
                    const std::function<Tensor(const Tensor&)>& base);
 
+// lora.Linear4bit, which clones the base's result, and lora.Linear8bitLt: autocast, where it is on,
+// does the casting.
+Tensor WithAdapterOfQuantized(const LoraAdapter& adapter, const Tensor& x, bool is_4bit,
+                              const std::function<Tensor(const Tensor&)>& base);
+
 // lora.Embedding, on what the embedding gave.
 Tensor WithEmbeddingAdapter(const LoraAdapter& adapter, const Tensor& indices,
                             const Tensor& embedded);

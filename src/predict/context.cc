@@ -64,7 +64,12 @@ std::string EvaluationLine(const Evaluation& evaluation) {
 
 // What the parts of a fine-tuning recipe take as given.
 void AddFinetuning(const Recipe& recipe, std::vector<std::string>& lines) {
-  if (recipe.lora && recipe.gradient_checkpointing) {
+  if (recipe.kbit) {
+    lines.push_back(
+        Format("prepare_model_for_kbit_training: what is not quantised is cast to float32{}",
+               recipe.gradient_checkpointing ? ", gradient checkpointing is on" : ""));
+  }
+  if (recipe.lora && recipe.gradient_checkpointing && !recipe.kbit) {
     lines.emplace_back("enable_input_require_grads() is called, as checkpointed adapters need");
   }
   if (recipe.lora && recipe.lora->lora_bias) {

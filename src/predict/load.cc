@@ -79,6 +79,18 @@ Result<int64_t> QuantizedParameters(const ModelConfig& config, const ParameterTa
              config.model_type()));
 }
 
+namespace {
+
+// caching_allocator_warmup takes what the process has reserved and does not use into account.
+Bytes BeyondUnused(Runtime& runtime, Bytes wanted) {
+  constexpr Bytes kWorthIt{3 * (int64_t{1} << 29)};
+  const Bytes unused = runtime.ledger().reserved() - runtime.ledger().allocated();
+  if (wanted - unused > unused) return wanted - unused;
+  return wanted - unused > kWorthIt ? unused + Bytes(1) : Bytes(0);
+}
+
+}  // namespace
+
 Bytes WarmUpBytes(const ParameterTable& table, const Recipe& recipe, Bytes memory) {
   const int64_t whole = ElementSize(recipe.weights_dtype.value_or(DType::kFloat32));
   int64_t bytes = 0;
@@ -106,9 +118,10 @@ Weights::Weights(Runtime& runtime, const ParameterTable& table, const Recipe& re
     const Scoped component(runtime.component, Component::kTemporaries);
     const Platform& platform = runtime.platform();
     const Bytes memory = platform.memory_limit.value_or(platform.gpu.usable);
-    const int64_t elements = WarmUpBytes(table, recipe, memory).count() / 2;
-    const Tensor warm_up = Empty(runtime, {elements}, DType::kFloat16);
+    const Bytes bytes = BeyondUnused(runtime, WarmUpBytes(table, recipe, memory));
+    const Tensor warm_up = Empty(runtime, {bytes.count() / 2}, DType::kFloat16);
   }
+  Tensor dynamic_map;
   for (const ParameterSpec* spec : InReadingOrder(table)) {
     runtime.module = runtime.ledger().InternModule(ModuleOf(spec->name));
     const bool quantized = IsQuantized(*spec, recipe.quantization);
@@ -116,9 +129,11 @@ Weights::Weights(Runtime& runtime, const ParameterTable& table, const Recipe& re
                            quantized ? Component::kTemporaries : Component::kWeights);
     Tensor tensor = Empty(runtime, spec->shape, dtype);
     if (quantized) {
-      // Conv1D's weight is turned first.
-      if (spec->linear == LinearWeight::kConv1d) tensor = Contiguous(T(tensor));
-      const std::shared_ptr<const QuantizedMatrix> matrix = Quantize(tensor, recipe.quantization);
+      // Conv1D's weight is turned first; the loader holds what it read.
+      const bool turned = spec->linear == LinearWeight::kConv1d;
+      const Tensor weight = turned ? Contiguous(T(tensor)) : tensor;
+      const std::shared_ptr<const QuantizedMatrix> matrix =
+          Quantize(weight, recipe.quantization, dynamic_map);
       quantized_.emplace(spec->name, matrix);
       tensor = matrix->data();
     }

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/nearest.h"
 #include "model/lora.h"
+#include "model/module_list.h"
 #include "predict/adapters.h"
 #include "predict/quantization.h"
 
@@ -95,6 +96,70 @@ const Tensor& Weights::Get(const std::string& name) const {
   return found->second;
 }
 
+void Weights::PrepareForKbitTraining() {
+  const OpScope op(runtime_, "prepare_model_for_kbit_training");
+  const Scoped component(runtime_.component, Component::kWeights);
+  const Scoped module(runtime_.module, runtime_.module);
+  const Scoped no_grad(runtime_.grad_enabled, false);
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (!IsHalf(parameters_[i].dtype()) || quantized_.contains(names_[i])) continue;
+    runtime_.module = runtime_.ledger().InternModule(ParentPath(names_[i]));
+    const Tensor cast = ToCopy(parameters_[i], DType::kFloat32);
+    parameters_[i] = cast;
+    by_name_[names_[i]] = cast;
+  }
+  runtime_.EmptyCache();
+}
+
+void Weights::Adapt(const ParameterTable& adapted, const Recipe& recipe) {
+  const OpScope op(runtime_, "get_peft_model");
+  const Scoped component(runtime_.component, Component::kWeights);
+  const Scoped module(runtime_.module, runtime_.module);
+  const Scoped no_grad(runtime_.grad_enabled, false);
+  // _get_base_layer_device_and_dtype: a 4-bit layer has its compute type; int8 is no type to cast
+  // to.
+  const bool is_int8 = recipe.quantization.kind == Quantization::Kind::kInt8;
+  const bool is_4bit = recipe.quantization.kind != Quantization::Kind::kNone && !is_int8;
+  const DType made_in = is_int8   ? DType::kFloat32
+                        : is_4bit ? recipe.quantization.compute_dtype
+                                  : recipe.weights_dtype.value_or(DType::kFloat32);
+  names_.clear();
+  parameters_.clear();
+  std::vector<size_t> adapters;
+  for (const ParameterSpec& spec : adapted.entries()) {
+    if (spec.is_buffer) continue;
+    runtime_.module = runtime_.ledger().InternModule(ParentPath(spec.name));
+    const std::string before = PathBeforeLora(spec.name);
+    Tensor tensor;
+    if (spec.dtype) {
+      tensor = Empty(runtime_, spec.shape, made_in);
+      adapters.push_back(names_.size());
+    } else {
+      const auto old = by_name_.find(before);
+      const bool is_copy = spec.name.find(".modules_to_save.") != std::string::npos;
+      if (old != by_name_.end() && !is_copy) {
+        tensor = old->second;
+      } else {
+        const DType dtype = recipe.kbit ? DType::kFloat32 : made_in;
+        tensor = Empty(runtime_, spec.shape, dtype);
+        if (!before.empty()) by_name_[before] = tensor;
+      }
+    }
+    tensor.impl()->leaf_requires_grad = !spec.frozen;
+    by_name_[spec.name] = tensor;
+    names_.push_back(spec.name);
+    parameters_.push_back(tensor);
+  }
+  for (const size_t i : adapters) {
+    if (!IsHalf(parameters_[i].dtype())) continue;
+    runtime_.module = runtime_.ledger().InternModule(ParentPath(names_[i]));
+    const Tensor cast = ToCopy(parameters_[i], DType::kFloat32);
+    cast.impl()->leaf_requires_grad = true;
+    parameters_[i] = cast;
+    by_name_[names_[i]] = cast;
+  }
+}
+
 void Weights::AttachAdapters(const LoraConfig& lora) {
   const auto attach = [&](const std::string& name, std::string_view a, std::string_view b) {
     const size_t at = name.find(a);
@@ -150,7 +215,9 @@ Tensor Linear::Base(const Tensor& x) const {
 }
 
 Tensor Linear::Adapted(const Tensor& x) const {
-  return WithAdapter(*adapter_, x, [this](const Tensor& input) { return Base(input); });
+  const auto base = [this](const Tensor& input) { return Base(input); };
+  return quantized_ == nullptr ? WithAdapter(*adapter_, x, base)
+                               : WithAdapterOfQuantized(*adapter_, x, quantized_->is_4bit(), base);
 }
 
 Tensor Conv1d::Base(const Tensor& x) const {
@@ -162,7 +229,9 @@ Tensor Conv1d::Base(const Tensor& x) const {
 }
 
 Tensor Conv1d::Adapted(const Tensor& x) const {
-  return WithAdapter(*adapter_, x, [this](const Tensor& input) { return Base(input); });
+  const auto base = [this](const Tensor& input) { return Base(input); };
+  return quantized_ == nullptr ? WithAdapter(*adapter_, x, base)
+                               : WithAdapterOfQuantized(*adapter_, x, quantized_->is_4bit(), base);
 }
 
 Tensor Embedding::operator()(const Tensor& indices) const {

@@ -52,6 +52,11 @@ class Weights {
 
   // ---- Fine-tuning ----
 
+  // prepare_model_for_kbit_training: parameters in 16 bit that are not quantised go to fp32.
+  void PrepareForKbitTraining();
+  // get_peft_model on a model that is on the device: the parameters are those of `adapted` now, and
+  // what it adds is made there, adapters first in the type of the products and then in fp32.
+  void Adapt(const ParameterTable& adapted, const Recipe& recipe);
   // Finds the adapters among the parameters, which a table of ApplyLora names.
   void AttachAdapters(const LoraConfig& lora);
   // The adapter of the module at `path`, or null.

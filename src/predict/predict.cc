@@ -114,6 +114,17 @@ Status CheckPositions(const ModelConfig& config, const Recipe& recipe,
   return {};
 }
 
+// Quantised weights take no gradient: Trainer refuses to train them without adapters.
+Status CheckQuantizedTraining(const Recipe& recipe) {
+  if (recipe.driver == Driver::kGenerate) return {};
+  if (recipe.quantization.kind == Quantization::Kind::kNone) return {};
+  if (!recipe.lora) return Error::BadInput("quantised weights cannot be trained: add --lora");
+  if (recipe.task == Task::kCausalLm) return {};
+  return Error::Unsupported(
+      Format("QLoRA is modelled for causal-lm, not for {}: load the weights in 16 bit",
+             Name(recipe.task)));
+}
+
 Status CheckPlatform(const Recipe& recipe, const Platform& platform) {
   if (recipe.precision == Precision::kBf16 && !platform.gpu.HasBf16()) {
     return Error::BadInput(Format("bf16 needs compute capability 8.0; {} has {}.{}: use --fp16",
@@ -203,22 +214,33 @@ Status CheckParallel(const Recipe& recipe) {
 // What one rank holds and runs.
 struct RankModel {
   ModelConfig config;
-  ParameterTable table;
+  ParameterTable table;    // as it is loaded
+  ParameterTable adapted;  // with its adapters
 };
 
 Result<RankModel> RankModelOf(const ModelConfig& config, const Recipe& recipe,
-                              const ParameterTable& whole) {
-  if (recipe.parallel.sharding != Sharding::kTensorParallel) return RankModel{config, whole};
+                              const ParameterTable& whole, const ParameterTable& adapted) {
+  if (recipe.parallel.sharding != Sharding::kTensorParallel) {
+    return RankModel{config, whole, adapted};
+  }
   HEADROOM_ASSIGN_OR_RETURN(ModelConfig rank, predict::RankConfig(config, recipe));
   HEADROOM_ASSIGN_OR_RETURN(const ParameterTable table, ParameterTable::Build(rank, recipe.task));
-  return RankModel{std::move(rank), predict::RankTable(table, recipe)};
+  const ParameterTable share = predict::RankTable(table, recipe);
+  return RankModel{std::move(rank), share, share};
+}
+
+// Checkpointing of adapters needs inputs that ask for a gradient, where nothing before the first
+// layer is trained. prepare_model_for_kbit_training leaves it out for the non-reentrant kind.
+bool AsksInputsForGradients(const Recipe& recipe) {
+  if (!recipe.gradient_checkpointing) return false;
+  return recipe.kbit ? recipe.kbit->input_require_grads : true;
 }
 
 // What happens between an empty device and the end of the last step. The model and everything else
 // dies with this frame, after the ledger was taken.
 Status Play(predict::Runtime& runtime, const Architecture& architecture, const ModelConfig& config,
             const Recipe& recipe, AttnImplementation attn, const ParameterTable& table,
-            Prediction& prediction) {
+            const ParameterTable& adapted, Prediction& prediction) {
   // The script's first CUDA call, torch.ones((1, 1)).to("cuda"), or any like it.
   { const predict::Tensor probe = predict::Empty(runtime, {1, 1}, DType::kFloat32); }
   const predict::ShardLayout layout = predict::LayoutOf(recipe);
@@ -227,17 +249,21 @@ Status Play(predict::Runtime& runtime, const Architecture& architecture, const M
   if (recipe.parallel.sharding == Sharding::kTensorParallel) {
     predict::WarmUp(runtime, table, layout.whole_dtype);
   }
-  predict::Weights weights =
-      reads_onto_device
-          ? predict::Weights(runtime, table, recipe)
-          : predict::Weights(runtime, table, layout.whole_dtype, layout.sharded ? layout.ranks : 0);
+  predict::Weights weights = reads_onto_device
+                                 ? predict::Weights(runtime, table, recipe)
+                                 : predict::Weights(runtime, adapted, layout.whole_dtype,
+                                                    layout.sharded ? layout.ranks : 0);
+  if (recipe.kbit) weights.PrepareForKbitTraining();
+  const bool trains = recipe.driver == Driver::kTrainer;
+  if (reads_onto_device && trains) weights.Adapt(adapted, recipe);
   if (recipe.lora) {
     weights.AttachAdapters(*recipe.lora);
-    // As checkpointing needs it where nothing before the first layer is trained.
-    if (recipe.gradient_checkpointing) {
+    if (AsksInputsForGradients(recipe)) {
       weights.set_input_require_grads(config.MaybeInt("vocab_size").value_or(0));
     }
   }
+  // The highest point of loading is not one of training.
+  if (reads_onto_device && trains) runtime.ledger().Mark("load", 0);
   // What is sharded stays on the host until it is wrapped.
   if (!layout.sharded) prediction.after_model_allocated = runtime.ledger().allocated();
   prediction.after_model_reserved = runtime.ledger().reserved();
@@ -285,8 +311,9 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
   HEADROOM_RETURN_IF_ERROR(CheckDriver(config, recipe, *architecture));
   HEADROOM_RETURN_IF_ERROR(CheckSizes(config, recipe));
   HEADROOM_RETURN_IF_ERROR(CheckPlatform(recipe, platform));
+  HEADROOM_RETURN_IF_ERROR(CheckQuantizedTraining(recipe));
   HEADROOM_ASSIGN_OR_RETURN(const AttnImplementation attn, ResolveAttention(*architecture, recipe));
-  HEADROOM_ASSIGN_OR_RETURN(ParameterTable table, ParameterTable::Build(config, recipe.task));
+  HEADROOM_ASSIGN_OR_RETURN(const ParameterTable table, ParameterTable::Build(config, recipe.task));
   HEADROOM_RETURN_IF_ERROR(CheckPositions(config, recipe, *architecture, table));
   HEADROOM_RETURN_IF_ERROR(CheckParallel(recipe));
   HEADROOM_ASSIGN_OR_RETURN(const int64_t quantized,
@@ -294,18 +321,19 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
 
   Prediction prediction;
   prediction.parameters = table.parameter_count();
+  ParameterTable adapted = table;
   if (recipe.lora) {
-    HEADROOM_ASSIGN_OR_RETURN(table, ApplyLora(*recipe.lora, config, table));
+    HEADROOM_ASSIGN_OR_RETURN(adapted, ApplyLora(*recipe.lora, config, table));
   }
-  prediction.trainable = table.trainable_count();
+  prediction.trainable = adapted.trainable_count();
   prediction.buffers = table.buffer_bytes();
   prediction.attn_used = attn;
-  HEADROOM_ASSIGN_OR_RETURN(const RankModel rank, RankModelOf(config, recipe, table));
+  HEADROOM_ASSIGN_OR_RETURN(const RankModel rank, RankModelOf(config, recipe, table, adapted));
   predict::Runtime runtime(platform, observer);
   runtime.keep_going = keep_going;
   try {
-    HEADROOM_RETURN_IF_ERROR(
-        Play(runtime, *architecture, rank.config, recipe, attn, rank.table, prediction));
+    HEADROOM_RETURN_IF_ERROR(Play(runtime, *architecture, rank.config, recipe, attn, rank.table,
+                                  rank.adapted, prediction));
   } catch (const predict::OutOfMemoryException& failure) {
     prediction.out_of_memory = failure.what;
     prediction.ledger = runtime.TakeLedger();
@@ -322,7 +350,8 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
         "{:.1f} % of the parameters are in {}; head, embeddings, norms and whatever is no "
         "torch.nn.Linear stay in {}",
         100.0 * static_cast<double>(quantized) / static_cast<double>(prediction.parameters),
-        Name(recipe.quantization.kind), Name(recipe.weights_dtype.value_or(DType::kFloat32))));
+        Name(recipe.quantization.kind),
+        Name(recipe.kbit ? DType::kFloat32 : recipe.weights_dtype.value_or(DType::kFloat32))));
   }
   return prediction;
 }

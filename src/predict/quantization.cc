@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "predict/autograd.h"
 #include "predict/ops.h"
 #include "predict/runtime.h"
 
@@ -28,6 +29,16 @@ class WeightScope {
  private:
   Scoped<Component> component_;
 };
+
+// bias.data = bias.data.to(dtype): the first call puts the cast in the parameter's place.
+void CastBias(const Tensor& bias, DType dtype) {
+  if (!bias.defined() || bias.dtype() == dtype) return;
+  const WeightScope scope(bias.runtime());
+  const Scoped no_grad(bias.runtime().grad_enabled, false);
+  const Tensor cast = ToCopy(bias, dtype);
+  bias.impl()->storage = cast.impl()->storage;
+  bias.impl()->dtype = dtype;
+}
 
 // ---- LLM.int8() ----
 
@@ -61,9 +72,30 @@ class Int8Matrix final : public QuantizedMatrix {
       : rows_(std::move(rows)), finds_outliers_(finds_outliers) {}
 
   // The bias is added by the kernel or in place.
-  Tensor Multiply(const Tensor& x, const Tensor& /*bias*/) const override {
+  Tensor Multiply(const Tensor& x, const Tensor& bias) const override {
     Runtime& runtime = x.runtime();
-    const Tensor flat = Reshape(x, {-1, x.size(-1)});
+    CastBias(bias, x.dtype());
+    // MatMul8bitLt: an autograd function that keeps its input, as an attribute.
+    GradRecorder record(runtime, "MatMul8bitLt", {x});
+    Tensor flat;
+    Tensor product;
+    {
+      const Scoped no_grad(runtime.grad_enabled, false);
+      flat = Reshape(x, {-1, x.size(-1)});
+      product = Product(flat, x);
+    }
+    if (!record.active()) return product;
+    return record.Finish(std::move(product),
+                         [this, flat, sizes = x.shape()](Grads& grads) -> Grads {
+                           return {GradOfInput(grads[0], flat.dtype(), sizes)};
+                         });
+  }
+  bool is_4bit() const override { return false; }
+  const Tensor& data() const override { return rows_.values; }
+
+ private:
+  Tensor Product(const Tensor& flat, const Tensor& x) const {
+    Runtime& runtime = x.runtime();
     Int8Rows quantized;
     {
       const Tensor half = To(flat, DType::kFloat16);
@@ -78,9 +110,19 @@ class Int8Matrix final : public QuantizedMatrix {
     out[-1] = shape[1];
     return View(result, out);
   }
-  const Tensor& data() const override { return rows_.values; }
 
- private:
+  // The matrix is dequantised in the input's type for the product.
+  Tensor GradOfInput(const Tensor& given, DType dtype, const Shape& sizes) const {
+    const Tensor grad = Contiguous(Reshape(given, {-1, given.size(-1)}));
+    Tensor matrix;
+    {
+      matrix = EmptyLike(rows_.values, dtype);
+      const Tensor scales = EmptyLike(rows_.scales);
+    }
+    const Tensor cast = To(grad, dtype);
+    return View(Matmul(cast, matrix), sizes);
+  }
+
   Int8Rows rows_;
   bool finds_outliers_;
 };
@@ -89,46 +131,69 @@ class Int8Matrix final : public QuantizedMatrix {
 
 class FourBitMatrix final : public QuantizedMatrix {
  public:
-  FourBitMatrix(const Tensor& weight, const Quantization& how)
-      : shape_(weight.shape()), compute_(how.compute_dtype) {
+  FourBitMatrix(const Tensor& weight, const Quantization& how, Tensor& dynamic_map)
+      : shape_(weight.shape()), stored_as_(weight.dtype()), compute_(how.compute_dtype) {
     Runtime& runtime = weight.runtime();
     const OpScope op(runtime, "bitsandbytes::quantize_4bit");
     scales_ = Empty(runtime, {BlocksOf(weight.numel(), kBlock)}, DType::kFloat32);
     nibbles_ = Empty(runtime, {(weight.numel() + 1) / 2, 1}, DType::kUInt8);
     code_ = Empty(runtime, {kCodes4bit}, DType::kFloat32);
-    if (how.double_quant) QuantizeScales(runtime);
+    {
+      // get_4bit_type divides the codes by the largest.
+      const Scoped component(runtime.component, Component::kTemporaries);
+      const Tensor magnitudes = EmptyLike(code_);
+      const Tensor largest = Empty(runtime, {}, DType::kFloat32);
+    }
+    if (how.double_quant) QuantizeScales(runtime, dynamic_map);
   }
 
   // Linear4bit.forward: input and bias in the compute type, the result back in the input's.
   Tensor Multiply(const Tensor& x, const Tensor& bias) const override {
     const Tensor input = To(x, compute_);
-    const Tensor result = Product(input, BiasIn(bias));
+    CastBias(bias, compute_);
+    const Tensor result = Recorded(input, bias);
     return To(result, x.dtype());
   }
+  bool is_4bit() const override { return true; }
   const Tensor& data() const override { return nibbles_; }
 
  private:
+  // MatMul4Bit: an autograd function that saves nothing of its input, and dequantises the matrix
+  // again for the gradient.
+  Tensor Recorded(const Tensor& x, const Tensor& bias) const {
+    Runtime& runtime = x.runtime();
+    GradRecorder record(runtime, "MatMul4Bit", {x});
+    Tensor product;
+    {
+      const Scoped no_grad(runtime.grad_enabled, false);
+      product = Product(x, bias);
+    }
+    return record.Finish(std::move(product), [this](Grads& grads) -> Grads {
+      const Tensor matrix = To(Dequantized(grads[0].runtime()), grads[0].dtype());
+      return {Matmul(grads[0], matrix)};
+    });
+  }
+
+  // dequantize_4bit, to the type that was quantised.
+  Tensor Dequantized(Runtime& runtime) const {
+    Tensor scales;
+    if (nested_scales_.defined()) scales = EmptyLike(scales_, DType::kFloat32);
+    return Empty(runtime, shape_, stored_as_);
+  }
+
   // quantize_blockwise of absmax - absmax.mean(): a byte a scale, and a copy of the map of 256.
-  void QuantizeScales(Runtime& runtime) {
+  void QuantizeScales(Runtime& runtime, Tensor& dynamic_map) {
     offset_ = Empty(runtime, {}, DType::kFloat32);
     Tensor bytes;
     {
       const Tensor centred = EmptyLike(scales_);
+      if (!dynamic_map.defined()) dynamic_map = Empty(runtime, {kCodes8bit}, DType::kFloat32);
+      dynamic_map_ = dynamic_map;
       nested_scales_ = Empty(runtime, {BlocksOf(scales_.numel(), kNestedBlock)}, DType::kFloat32);
       bytes = EmptyLike(scales_, DType::kUInt8);
       nested_code_ = Empty(runtime, {kCodes8bit}, DType::kFloat32);
     }
     scales_ = std::move(bytes);
-  }
-
-  // bias.data = bias.data.to(x.dtype): the first call replaces it for good.
-  const Tensor& BiasIn(const Tensor& bias) const {
-    if (!bias.defined() || bias.dtype() == compute_) return bias;
-    if (!bias_.defined()) {
-      const WeightScope scope(bias.runtime());
-      bias_ = ToCopy(bias, compute_);
-    }
-    return bias_;
   }
 
   Tensor Product(const Tensor& x, const Tensor& bias) const {
@@ -158,6 +223,7 @@ class FourBitMatrix final : public QuantizedMatrix {
   }
 
   Shape shape_;
+  DType stored_as_;
   DType compute_;
   Tensor nibbles_;
   Tensor scales_;
@@ -165,12 +231,13 @@ class FourBitMatrix final : public QuantizedMatrix {
   Tensor offset_;
   Tensor nested_scales_;
   Tensor nested_code_;
-  mutable Tensor bias_;
+  Tensor dynamic_map_;
 };
 
 }  // namespace
 
-std::shared_ptr<const QuantizedMatrix> Quantize(const Tensor& weight, const Quantization& how) {
+std::shared_ptr<const QuantizedMatrix> Quantize(const Tensor& weight, const Quantization& how,
+                                                Tensor& dynamic_map) {
   Runtime& runtime = weight.runtime();
   switch (how.kind) {
     case Quantization::Kind::kInt8: {
@@ -184,7 +251,7 @@ std::shared_ptr<const QuantizedMatrix> Quantize(const Tensor& weight, const Quan
     case Quantization::Kind::kFp4:
     case Quantization::Kind::kNf4: {
       const WeightScope scope(runtime);
-      return std::make_shared<FourBitMatrix>(weight, how);
+      return std::make_shared<FourBitMatrix>(weight, how, dynamic_map);
     }
     case Quantization::Kind::kNone:
       break;

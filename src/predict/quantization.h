@@ -25,13 +25,16 @@ class QuantizedMatrix {
   virtual ~QuantizedMatrix() = default;
   // x @ weight.T + bias in the dtype of `x`; an undefined bias is none.
   virtual Tensor Multiply(const Tensor& x, const Tensor& bias) const = 0;
+  virtual bool is_4bit() const = 0;
   // What stands in for the parameter.
   virtual const Tensor& data() const = 0;
 };
 
 // Quantises `weight` [out, in], a tensor on the device that the caller drops afterwards. What is
-// kept is allocated as weights.
-std::shared_ptr<const QuantizedMatrix> Quantize(const Tensor& weight, const Quantization& how);
+// kept is allocated as weights. `dynamic_map` is the process's table for scales in 8 bit: made with
+// the first weight that needs it, and kept by that weight.
+std::shared_ptr<const QuantizedMatrix> Quantize(const Tensor& weight, const Quantization& how,
+                                                Tensor& dynamic_map);
 
 // Whether bitsandbytes 0.50.2 multiplies `rows` rows by a 4-bit matrix [out, in] in one kernel;
 // otherwise it dequantises the matrix first. Known for compute capability 9.x; elsewhere only the
