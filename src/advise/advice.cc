@@ -22,10 +22,14 @@ constexpr double kNegligible = 0.002;
 
 using Progress = std::function<void(int predictions)>;
 
-// Divisors of `batch` below it, largest first: micro-batches that keep the samples of a step.
-std::vector<int64_t> MicroBatches(int64_t batch) {
+// Divisors of the batch below it, largest first: micro-batches that keep the samples of a step, and
+// make no more of them than anybody accumulates.
+std::vector<int64_t> MicroBatches(const Recipe& recipe) {
+  constexpr int64_t kMostAccumulated = 1 << 16;
+  const int64_t batch = recipe.per_device_train_batch_size;
   std::vector<int64_t> divisors;
   for (int64_t d = batch / 2; d >= 1; --d) {
+    if (batch / d > kMostAccumulated / recipe.gradient_accumulation_steps) break;
     if (batch % d == 0) divisors.push_back(d);
   }
   return divisors;
@@ -59,8 +63,7 @@ class Advisor {
   Advisor(Workbench& bench, const Variant& asked, const Progress& progress)
       : bench_(bench), progress_(progress) {
     advice_.asked_variant = asked;
-    advice_.asked = bench.Measure(asked);
-    if (advice_.asked.ran()) advice_.asked.fits = bench.FitsPlayedOut(asked);
+    advice_.asked = bench.MeasurePlayedOut(asked);
   }
 
   Result<Advice> Run(const AdviceScope& scope) {
@@ -170,10 +173,12 @@ class Advisor {
 
   // The largest micro-batch that fits; the smallest, when none does.
   void TryMicroBatch() {
-    const std::vector<int64_t> sizes = MicroBatches(asked().recipe.per_device_train_batch_size);
+    const std::vector<int64_t> sizes = MicroBatches(asked().recipe);
     if (sizes.empty()) return;
     const std::optional<int64_t> fitting = LargestMicroBatch(asked());
-    const Variant variant = WithMicroBatch(asked(), fitting.value_or(1));
+    auto size = std::ranges::find(sizes, fitting.value_or(sizes.back()));
+    while (size + 1 != sizes.end() && !bench_.FitsPlayedOut(WithMicroBatch(asked(), *size))) ++size;
+    const Variant variant = WithMicroBatch(asked(), *size);
     Change change = MakeChange({MicroBatchName(variant)}, variant, Effect::kSame);
     change.note = "the same samples a step, in more and smaller forward passes";
     change.trial.fits = bench_.FitsPlayedOut(variant);
@@ -234,7 +239,7 @@ class Advisor {
 
   // The largest micro-batch of `variant` that fits, taking that smaller ones need less.
   std::optional<int64_t> LargestMicroBatch(const Variant& variant) {
-    const std::vector<int64_t> sizes = MicroBatches(variant.recipe.per_device_train_batch_size);
+    const std::vector<int64_t> sizes = MicroBatches(variant.recipe);
     const auto first = std::ranges::partition_point(
         sizes, [&](int64_t micro) { return !Try(WithMicroBatch(variant, micro)).fits; });
     if (first == sizes.end()) return std::nullopt;

@@ -49,8 +49,9 @@ class Workbench {
   const Trial& Try(const Variant& variant) { return TryWith(variant, Detail::kFits); }
   // And what it needs.
   const Trial& Measure(const Variant& variant) { return TryWith(variant, Detail::kNeeds); }
-  // Plays `variant` to its last micro-batch; beyond 32 of them, counts only what the further ones
-  // leave on the device from the start: their inputs.
+  // The same of a variant played to its last micro-batch; beyond 32 of them, counts only what the
+  // further ones leave on the device from the start: their inputs.
+  Trial MeasurePlayedOut(const Variant& variant);
   bool FitsPlayedOut(const Variant& variant);
 
   Bytes memory() const { return memory_; }
@@ -61,7 +62,7 @@ class Workbench {
  private:
   enum class Detail { kFits, kNeeds };
   const Trial& TryWith(const Variant& variant, Detail detail);
-  Trial Play(const Variant& variant, Detail detail);
+  Trial Play(const Variant& variant, Detail detail, int64_t most_played);
 
   const ModelConfig& config_;
   const Platform platform_;

@@ -88,9 +88,9 @@ std::string ChangeLine(const FitReport& report, const FitChange& change, const T
   const std::string verdict = change.fits ? Paint(style, Colour::kGreen, "fits")
                                           : "short " + FormatBytes(change.needed - report.memory);
   return out + PadLeft(FormatBytes(change.needed), kSizeWidth) +
-         PadLeft(FormatBytes(change.saved), kSizeWidth) +
-         PadLeft(TimeChange(change.time_change), kTimeWidth) + PadLeft(verdict, kVerdictWidth) +
-         '\n';
+         PadLeft(' ' + FormatBytes(change.saved), kSizeWidth) +
+         PadLeft(TimeChange(change.time_change), kTimeWidth) +
+         PadLeft(' ' + verdict, kVerdictWidth) + '\n';
 }
 
 // A table, its lines under what each keeps of the result.
