@@ -23,7 +23,7 @@ namespace headroom::cli {
 namespace {
 
 constexpr Flag kFitFlags[] = {
-    {"--solve", Takes::kValue, "WHAT", "only the largest batch or seq that fits: batch or seq"},
+    {"--solve", Takes::kValue, "WHAT", "only the largest that fits: batch, seq or lora_r"},
 };
 constexpr Flag kOutputFlags[] = {
     {"--json", Takes::kNothing, "", "one JSON object; sizes in bytes, times in seconds"},
@@ -57,9 +57,12 @@ const Syntax& FitSyntax() {
 Result<AdviceScope> ReadScope(const Arguments& arguments) {
   const std::optional<std::string> solve = arguments.Value("--solve");
   if (!solve) return AdviceScope{};
-  if (*solve == "batch") return AdviceScope{.batch = true, .sequence = false, .changes = false};
-  if (*solve == "seq") return AdviceScope{.batch = false, .sequence = true, .changes = false};
-  return Error::BadInput(Format("--solve {}: choose batch or seq", *solve));
+  AdviceScope scope{.batch = *solve == "batch",
+                    .sequence = *solve == "seq",
+                    .lora_rank = *solve == "lora_r",
+                    .changes = false};
+  if (scope.batch || scope.sequence || scope.lora_rank) return scope;
+  return Error::BadInput(Format("--solve {}: choose batch, seq or lora_r", *solve));
 }
 
 // A counter on stderr, for people who wait: only on a terminal, only after a moment.
@@ -104,8 +107,12 @@ FitBest ToBest(const Change& change, const PlanOptions& options) {
   std::string command = Format("headroom plan {} {}", options.model, realised.flags);
   if (options.gpu) command += Format(" --gpu \"{}\"", options.gpu->name);
   if (options.memory) command += Format(" --memory {}", options.memory->count());
-  return {change.parts, std::move(command), realised.environment, realised.from_pretrained,
-          realised.training_arguments};
+  return {change.parts,
+          std::move(command),
+          realised.environment,
+          realised.from_pretrained,
+          realised.training_arguments,
+          realised.lora};
 }
 
 void AddAdvice(const Advice& advice, const PlanOptions& options, FitReport& report) {
@@ -117,6 +124,7 @@ void AddAdvice(const Advice& advice, const PlanOptions& options, FitReport& repo
   report.step_bytes = advice.asked.cost.bytes;
   report.largest_batch = ToReport(advice.batch);
   report.largest_sequence = ToReport(advice.sequence);
+  report.largest_lora_rank = ToReport(advice.lora_rank);
   for (const Change& change : advice.alone) report.alone.push_back(ToReport(change));
   for (const Change& change : advice.together) report.together.push_back(ToReport(change));
   for (const WithoutHelp& without : advice.without_help) {
@@ -135,6 +143,12 @@ Result<FitReport> MakeFit(const PlanOptions& options, const AdviceScope& scope) 
   HEADROOM_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(options.model));
   const Decided decided = Decide(options, model.config);
   HEADROOM_RETURN_IF_ERROR(CheckScaler(decided.recipe));
+  if (scope.lora_rank && !scope.changes && !decided.recipe.lora) {
+    return Error::BadInput("--solve lora_r asks for the rank of adapters: add --lora");
+  }
+  if (scope.sequence && !scope.changes && decided.recipe.sequence_length == 0) {
+    return Error::BadInput("--solve seq: images have no sequence length: solve for batch");
+  }
   Workbench bench(model.config, decided.platform, budget->memory);
   Progress progress;
   const Result<Advice> advice = Advise(bench, {decided.recipe, decided.platform.allocator}, scope,
@@ -169,9 +183,11 @@ Result<FitReport> MakeFit(const PlanOptions& options, const AdviceScope& scope) 
 // With --solve the question is whether anything was found; else whether something makes it fit.
 bool Found(const FitReport& report) {
   if (report.changes_tried) return report.fits || report.best.has_value();
-  const std::optional<FitLimit>& limit =
-      report.largest_batch ? report.largest_batch : report.largest_sequence;
-  return limit && limit->value.has_value();
+  for (const auto* limit :
+       {&report.largest_batch, &report.largest_sequence, &report.largest_lora_rank}) {
+    if (*limit) return (*limit)->value.has_value();
+  }
+  return false;
 }
 
 }  // namespace

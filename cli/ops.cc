@@ -96,6 +96,9 @@ std::vector<std::string> Assumed(const Decided& decided) {
 Result<OpsReport> MakeOps(const PlanOptions& options) {
   HEADROOM_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(options.model));
   const Decided decided = Decide(options, model.config);
+  if (decided.recipe.driver == Driver::kGenerate) {
+    return Error::Unsupported("ops counts the kernels of a training step: leave --generate out");
+  }
   HEADROOM_RETURN_IF_ERROR(CheckScaler(decided.recipe));
   const Recipe& recipe = decided.recipe;
   OpProfile profile(decided.platform.gpu, recipe.precision);

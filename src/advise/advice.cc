@@ -28,6 +28,7 @@ std::vector<int64_t> MicroBatches(const Recipe& recipe) {
   constexpr int64_t kMostAccumulated = 1 << 16;
   const int64_t batch = recipe.per_device_train_batch_size;
   std::vector<int64_t> divisors;
+  if (recipe.driver == Driver::kGenerate) return divisors;
   for (int64_t d = batch / 2; d >= 1; --d) {
     if (batch / d > kMostAccumulated / recipe.gradient_accumulation_steps) break;
     if (batch % d == 0) divisors.push_back(d);
@@ -70,6 +71,7 @@ class Advisor {
     if (!advice_.asked.ran()) return Error::BadInput(advice_.asked.refused);
     if (scope.batch) HEADROOM_RETURN_IF_ERROR(FindBatch());
     if (scope.sequence) HEADROOM_RETURN_IF_ERROR(FindSequence());
+    if (scope.lora_rank) HEADROOM_RETURN_IF_ERROR(FindLoraRank());
     if (!scope.changes) return std::move(advice_);
     TryAlone();
     TryWithoutHope();
@@ -132,6 +134,21 @@ class Advisor {
     const std::optional<int64_t> positions = bench_.config().MaybeInt("max_position_embeddings");
     const int64_t most = std::max(positions.value_or(kMostTokens), start);
     HEADROOM_ASSIGN_OR_RETURN(advice_.sequence, FindLargestOf(with_tokens, start, most));
+    return {};
+  }
+
+  // Up to the width of the model: an adapter of more is larger than what it stands beside.
+  Status FindLoraRank() {
+    if (!asked().recipe.lora) return {};
+    const auto with_rank = [&](int64_t rank) {
+      Variant variant = asked();
+      variant.recipe.lora->r = rank;
+      return variant;
+    };
+    const int64_t start = asked().recipe.lora->r;
+    const int64_t width = bench_.config().MaybeInt("hidden_size").value_or(start);
+    HEADROOM_ASSIGN_OR_RETURN(advice_.lora_rank,
+                              FindLargestOf(with_rank, start, std::max(width, start)));
     return {};
   }
 
@@ -202,6 +219,11 @@ class Advisor {
 
   // What people try, and what cannot help.
   void TryWithoutHope() {
+    advice_.without_help.push_back(
+        {"torch.cuda.empty_cache()",
+         "the allocator gives its cached blocks back by itself before it fails, and what is needed "
+         "already counts that"});
+    if (asked().recipe.driver == Driver::kGenerate) return;
     Variant more = asked();
     more.recipe.gradient_accumulation_steps *= 2;
     const Change change = MakeChange({}, more, Effect::kSame);
@@ -215,10 +237,6 @@ class Advisor {
            "each forward and backward stays as large as it is: only a smaller micro-batch lowers "
            "the peak"});
     }
-    advice_.without_help.push_back(
-        {"torch.cuda.empty_cache()",
-         "the allocator gives its cached blocks back by itself before it fails, and what is needed "
-         "already counts that"});
   }
 
   // ---- Combinations ----

@@ -40,10 +40,11 @@ struct WithoutHelp {
 struct Advice {
   Variant asked_variant;
   Trial asked;
-  std::optional<Largest> batch;     // with everything else as asked
-  std::optional<Largest> sequence;  // likewise; unset for images
-  std::vector<Change> alone;        // that lower what is needed, cheapest first
-  std::vector<Change> together;     // that fit, cheapest first; empty when the asked recipe fits
+  std::optional<Largest> batch;      // with everything else as asked
+  std::optional<Largest> sequence;   // likewise; unset for images
+  std::optional<Largest> lora_rank;  // likewise; unset without LoRA
+  std::vector<Change> alone;         // that lower what is needed, cheapest first
+  std::vector<Change> together;      // that fit, cheapest first; empty when the asked recipe fits
   std::vector<WithoutHelp> without_help;
 
   // The cheapest change that fits, alone or together; null when none does, or none is needed.
@@ -53,6 +54,7 @@ struct Advice {
 struct AdviceScope {
   bool batch = true;
   bool sequence = true;
+  bool lora_rank = true;  // of a recipe with LoRA
   bool changes = true;
 };
 

@@ -130,6 +130,44 @@ TEST(Advice, SaysWhyAChangeDoesNotHelp) {
   EXPECT_TRUE(accumulation);
 }
 
+TEST(Advice, FindsTheLargestRank) {
+  Variant asked = Asked(8, 256);
+  asked.recipe.lora = LoraConfig{};
+  const Bytes memory = MiB(1900);
+  const Advice advice = AdviseSmall(asked, memory);
+  ASSERT_TRUE(advice.lora_rank && advice.lora_rank->value);
+  EXPECT_LE(*advice.lora_rank->value, 256);
+  asked.recipe.lora->r = *advice.lora_rank->value;
+  EXPECT_TRUE(Completes(asked, memory));
+  EXPECT_FALSE(AdviseSmall(Asked(8, 256), memory).lora_rank.has_value());
+}
+
+TEST(Advice, OffersAdaptersWhereTheModelIsTrained) {
+  const auto offers_lora = [](const Variant& asked) {
+    const Advice advice = AdviseSmall(asked, MiB(2400));
+    bool offered = false;
+    for (const Change& change : advice.alone) offered |= change.parts[0] == "LoRA";
+    for (const WithoutHelp& without : advice.without_help) offered |= without.name == "LoRA";
+    return offered;
+  };
+  EXPECT_TRUE(offers_lora(Asked(4, 128)));
+  Variant adapted = Asked(4, 128);
+  adapted.recipe.lora = LoraConfig{};
+  EXPECT_FALSE(offers_lora(adapted));
+}
+
+TEST(Advice, ChangesOfAGenerationTrainNothing) {
+  Variant asked = Asked(2, 64);
+  asked.recipe.driver = Driver::kGenerate;
+  const Advice advice = AdviseSmall(asked, MiB(2400));
+  for (const Change& change : advice.alone) {
+    EXPECT_EQ(change.variant.recipe.optim, asked.recipe.optim);
+    EXPECT_FALSE(change.variant.recipe.gradient_checkpointing);
+    EXPECT_FALSE(change.variant.recipe.lora.has_value());
+    EXPECT_EQ(change.variant.recipe.gradient_accumulation_steps, 1);
+  }
+}
+
 TEST(Advice, RefusesARecipeThatCannotRun) {
   const ModelConfig config = SmallGpt2();
   Workbench bench(config, MeasuredPlatform(), GiB(24));
@@ -145,13 +183,42 @@ TEST(Realise, WritesFlagsAndPython) {
   variant.allocator.backend = AllocatorOptions::Backend::kExpandableSegments;
   const Realisation realised = Realise(variant, "");
   EXPECT_EQ(realised.flags,
-            "--task causal-lm --batch 4 --seq 512 --accum 8 --bf16 --dtype bfloat16 --optim "
+            "--task causal-lm --batch 4 --seq 512 --dtype bfloat16 --accum 8 --bf16 --optim "
             "adamw_torch_fused --gradient-checkpointing --alloc-conf expandable_segments:True");
   EXPECT_THAT(realised.training_arguments, HasSubstr("bf16=True"));
   EXPECT_THAT(realised.training_arguments,
               HasSubstr("gradient_checkpointing_kwargs={\"use_reentrant\": False}"));
   EXPECT_EQ(realised.from_pretrained, "dtype=\"bfloat16\"");
   EXPECT_EQ(realised.environment, "PYTORCH_ALLOC_CONF=expandable_segments:True");
+  EXPECT_EQ(realised.lora, "");
+}
+
+TEST(Realise, WritesAdapters) {
+  Variant variant = Asked(4, 512);
+  variant.recipe.lora = LoraConfig{};
+  variant.recipe.lora->r = 16;
+  variant.recipe.lora->lora_alpha = 32;
+  variant.recipe.lora->lora_dropout = 0.05;
+  variant.recipe.lora->target_modules = {"q_proj", "v_proj"};
+  const Realisation realised = Realise(variant, "");
+  EXPECT_THAT(realised.flags, HasSubstr("--lora --lora-r 16 --lora-alpha 32 --lora-dropout 0.05 "
+                                        "--lora-target-modules q_proj,v_proj"));
+  EXPECT_EQ(realised.lora,
+            "LoraConfig(r=16, lora_alpha=32, lora_dropout=0.05, target_modules=[\"q_proj\", "
+            "\"v_proj\"])");
+}
+
+TEST(Realise, WritesGenerationsAndQuantisedWeights) {
+  Variant variant = Asked(1, 25);
+  variant.recipe.driver = Driver::kGenerate;
+  variant.recipe.generation.max_new_tokens = 60;
+  variant.recipe.quantization.kind = Quantization::Kind::kNf4;
+  variant.recipe.quantization.compute_dtype = DType::kBFloat16;
+  const Realisation realised = Realise(variant, "");
+  EXPECT_EQ(realised.flags,
+            "--task causal-lm --batch 1 --seq 25 --dtype float32 --generate --max-new-tokens 60 "
+            "--load-in-4bit --bnb-4bit-quant-type nf4 --bnb-4bit-compute-dtype bfloat16");
+  EXPECT_EQ(realised.training_arguments, "");
 }
 
 }  // namespace

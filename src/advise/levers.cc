@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "advise/levers.h"
 
+#include <utility>
+
 namespace headroom {
 namespace {
 
@@ -11,6 +13,8 @@ bool IsAutocast(Precision precision) {
 bool HalfWeights(const Recipe& recipe) {
   return recipe.weights_dtype && IsHalf(*recipe.weights_dtype);
 }
+
+bool Trains(const Recipe& recipe) { return recipe.driver != Driver::kGenerate; }
 
 bool UseFusedAdamW(Variant& variant, const LeverContext&) {
   if (variant.recipe.optim != Optim::kAdamWTorch) return false;
@@ -32,8 +36,9 @@ bool UseExpandableSegments(Variant& variant, const LeverContext&) {
 
 bool UseCheckpointing(Variant& variant, bool reentrant) {
   if (variant.recipe.gradient_checkpointing) return false;
-  // torch-transformer's layers are torch.nn's, which cannot checkpoint themselves.
-  if (variant.recipe.driver == Driver::kTorchLoop) return false;
+  // torch-transformer's layers are torch.nn's, which cannot checkpoint themselves; and there is
+  // nothing to compute again where nothing runs backward.
+  if (variant.recipe.driver != Driver::kTrainer) return false;
   variant.recipe.gradient_checkpointing = true;
   variant.recipe.use_reentrant = reentrant;
   return true;
@@ -46,6 +51,7 @@ bool UseReentrantCheckpointing(Variant& variant, const LeverContext&) {
 }
 
 bool UseBf16(Variant& variant, const LeverContext& context) {
+  if (!Trains(variant.recipe)) return false;
   if (IsAutocast(variant.recipe.precision) || !context.gpu.HasBf16()) return false;
   variant.recipe.precision = Precision::kBf16;
   return true;
@@ -53,21 +59,34 @@ bool UseBf16(Variant& variant, const LeverContext& context) {
 
 // Where the GPU has bfloat16, float16 with its scaler has nothing to offer.
 bool UseFp16(Variant& variant, const LeverContext& context) {
+  if (!Trains(variant.recipe)) return false;
   if (IsAutocast(variant.recipe.precision) || context.gpu.HasBf16()) return false;
   if (HalfWeights(variant.recipe)) return false;
   variant.recipe.precision = Precision::kFp16;
   return true;
 }
 
-bool UseBf16Weights(Variant& variant, const LeverContext& context) {
+bool LoadInBf16(Variant& variant, const LeverContext& context) {
   if (HalfWeights(variant.recipe) || !context.gpu.HasBf16()) return false;
+  if (variant.recipe.quantization.kind != Quantization::Kind::kNone) return false;
   // GradScaler takes no gradients in 16 bit.
   if (variant.recipe.precision == Precision::kFp16) variant.recipe.precision = Precision::kBf16;
   variant.recipe.weights_dtype = DType::kBFloat16;
   return true;
 }
 
+// Whether the weights themselves are updated; else they only lose digits.
+bool UpdatesWeights(const Recipe& recipe) { return Trains(recipe) && !recipe.lora; }
+
+bool TrainBf16Weights(Variant& variant, const LeverContext& context) {
+  return UpdatesWeights(variant.recipe) && LoadInBf16(variant, context);
+}
+bool LoadBf16Weights(Variant& variant, const LeverContext& context) {
+  return !UpdatesWeights(variant.recipe) && LoadInBf16(variant, context);
+}
+
 bool UseOptim(Variant& variant, Optim optim) {
+  if (!Trains(variant.recipe)) return false;
   if (variant.recipe.optim == optim || variant.recipe.optim == Optim::kSgd) return false;
   variant.recipe.optim = optim;
   return true;
@@ -78,6 +97,20 @@ bool Use8BitAdamW(Variant& variant, const LeverContext&) {
 bool UseAdafactor(Variant& variant, const LeverContext&) {
   return UseOptim(variant, Optim::kAdafactor);
 }
+// The setting of the QLoRA paper (arXiv 2305.14314): adapters beside every linear layer.
+bool UseLora(Variant& variant, const LeverContext&) {
+  if (variant.recipe.lora || variant.recipe.driver != Driver::kTrainer) return false;
+  const Task task = variant.recipe.task;
+  LoraConfig lora;
+  lora.r = 16;
+  lora.lora_alpha = 32;
+  lora.target_pattern = "all-linear";
+  lora.trains_classifier =
+      task == Task::kSequenceClassification || task == Task::kTokenClassification;
+  variant.recipe.lora = std::move(lora);
+  return true;
+}
+
 bool UseSgd(Variant& variant, const LeverContext&) { return UseOptim(variant, Optim::kSgd); }
 
 constexpr Lever kLevers[] = {
@@ -98,8 +131,12 @@ constexpr Lever kLevers[] = {
      "products and what they keep in float16, with gradient scaling; weights stay float32"},
     {"8-bit AdamW", "optim", Effect::kRounding, Component::kOptimizer, &Use8BitAdamW,
      "both moments in 8 bit, by blocks (bitsandbytes)"},
-    {"bf16 weights", "weights", Effect::kTraining, Component::kWeights, &UseBf16Weights,
+    {"weights in bf16", "weights", Effect::kRounding, Component::kWeights, &LoadBf16Weights,
+     "half the bytes of what is not trained, and the last digits of its results"},
+    {"bf16 weights", "weights", Effect::kTraining, Component::kWeights, &TrainBf16Weights,
      "no float32 copy: updates smaller than 1/256 of a weight are lost to rounding"},
+    {"LoRA", "adapters", Effect::kTraining, Component::kOptimizer, &UseLora,
+     "the model is frozen; adapters of rank 16 beside every linear layer are trained (PEFT)"},
     {"Adafactor", "optim", Effect::kTraining, Component::kOptimizer, &UseAdafactor,
      "second moments by row and column, no first ones: another optimizer, other learning rates"},
     {"SGD", "optim", Effect::kTraining, Component::kOptimizer, &UseSgd,

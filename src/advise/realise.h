@@ -12,8 +12,10 @@ namespace headroom {
 
 struct Realisation {
   std::string flags;               // "--batch 4 --seq 512 --bf16 …"
-  std::string training_arguments;  // "TrainingArguments(per_device_train_batch_size=4, bf16=True)"
+  std::string training_arguments;  // "TrainingArguments(per_device_train_batch_size=4, bf16=True)";
+                                   // empty of a generation
   std::string from_pretrained;     // 'dtype="bfloat16", attn_implementation="sdpa"'; may be empty
+  std::string lora;                // "LoraConfig(r=16, …)"; empty without LoRA
   std::string environment;         // "PYTORCH_ALLOC_CONF=expandable_segments:True"; may be empty
 };
 

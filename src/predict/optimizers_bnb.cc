@@ -75,6 +75,17 @@ class BitsAndBytes final : public Optimizer {
  private:
   using Kind = Form::Kind;
 
+  // Parameter and gradient are read, the parameter written, and each state both: a quarter of a
+  // float32 element in 8 bit. Pages that move to and from the host are not counted.
+  ElementWork element_work() const override {
+    constexpr double kFlops = 14;
+    const double states = form_.kind == Kind::kOneState    ? 1
+                          : form_.kind == Kind::kTwoStates ? 2
+                                                           : 3;
+    const double moved = form_.is_8bit ? states / 4 : states;
+    return {2 + moved, 1 + moved, kFlops};
+  }
+
   void StepGroup(const std::vector<Tensor>& parameters) override {
     for (const Tensor& parameter : parameters) {
       std::vector<Tensor>& state = states_[parameter.impl()];

@@ -67,6 +67,7 @@ Json BestJson(const std::optional<FitBest>& best) {
           {"command", best->command},
           {"environment", best->environment},
           {"from_pretrained", best->from_pretrained},
+          {"lora", best->lora},
           {"training_arguments", best->training_arguments}};
 }
 
@@ -107,7 +108,8 @@ std::string FitJson(const FitReport& report) {
                  {"step", StepJson(report.step_seconds, report.step_flops, report.step_bytes)}}},
                {"largest",
                 {{"batch", LimitJson(report.largest_batch)},
-                 {"sequence", LimitJson(report.largest_sequence)}}},
+                 {"sequence", LimitJson(report.largest_sequence)},
+                 {"lora_r", LimitJson(report.largest_lora_rank)}}},
                {"alone", ChangesJson(report.alone)},
                {"together", ChangesJson(report.together)},
                {"without_help", Json::array()},

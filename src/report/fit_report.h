@@ -48,7 +48,8 @@ struct FitBest {
   std::string command;             // "headroom plan MODEL …"
   std::string environment;         // may be empty, as may from_pretrained
   std::string from_pretrained;     // 'dtype="bfloat16"'
-  std::string training_arguments;  // "TrainingArguments(…)"
+  std::string training_arguments;  // "TrainingArguments(…)"; empty of a generation
+  std::string lora;                // "LoraConfig(…)"; may be empty
 };
 
 struct FitReport {
@@ -68,6 +69,7 @@ struct FitReport {
   int64_t sequence = 0;
   std::optional<FitLimit> largest_batch;
   std::optional<FitLimit> largest_sequence;
+  std::optional<FitLimit> largest_lora_rank;
   bool changes_tried = false;
   std::vector<FitChange> alone;
   std::vector<FitChange> together;

@@ -56,7 +56,7 @@ std::string LimitLine(const TextStyle& style, std::string_view name, const FitLi
 }
 
 std::string Limits(const FitReport& report, const TextStyle& style) {
-  if (!report.largest_batch && !report.largest_sequence) return "";
+  if (!report.largest_batch && !report.largest_sequence && !report.largest_lora_rank) return "";
   std::string out = Heading(style, "Largest that fits, everything else as asked");
   if (report.largest_batch) {
     out += LimitLine(
@@ -66,6 +66,9 @@ std::string Limits(const FitReport& report, const TextStyle& style) {
   if (report.largest_sequence) {
     out += LimitLine(style, "sequence", *report.largest_sequence,
                      Format("tokens at batch {}", report.batch));
+  }
+  if (report.largest_lora_rank) {
+    out += LimitLine(style, "LoRA r", *report.largest_lora_rank, "rank of the adapters");
   }
   return out;
 }
@@ -148,7 +151,9 @@ std::string BestText(const FitReport& report, const TextStyle& style) {
   if (!best.from_pretrained.empty()) {
     out += Paragraph(style, "  ", Format("from_pretrained(..., {})", best.from_pretrained));
   }
-  return out + Paragraph(style, "  ", best.training_arguments);
+  if (!best.lora.empty()) out += Paragraph(style, "  ", best.lora);
+  if (!best.training_arguments.empty()) out += Paragraph(style, "  ", best.training_arguments);
+  return out;
 }
 
 std::string Assumed(const FitReport& report, const TextStyle& style) {
