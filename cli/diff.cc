@@ -7,14 +7,19 @@
 #include <vector>
 
 #include "arguments.h"
+#include "base/file.h"
 #include "base/format.h"
 #include "command.h"
 #include "ledger/ledger_json.h"
 #include "make_explain.h"
+#include "observe/recording.h"
 #include "output.h"
 #include "recording.h"
+#include "report/diff_page.h"
 #include "report/diff_report.h"
 #include "report/json.h"
+#include "version.h"
+#include "watch_report.h"
 
 namespace headroom::cli {
 namespace {
@@ -25,6 +30,7 @@ constexpr Flag kDiffFlags[] = {
 };
 constexpr Flag kOutputFlags[] = {
     {"--json", Takes::kNothing, "", "one JSON object, sizes in bytes"},
+    {"--html", Takes::kValue, "FILE", "write the comparison as a page for a browser"},
     kColorFlag,
 };
 
@@ -41,8 +47,8 @@ const Syntax& DiffSyntax() {
           "why. The plan of a run against a snapshot of it is the honest error of the plan.",
       .positional = "A B",
       .positional_help =
-          "each a ledger (headroom plan --ledger, headroom explain --ledger) or a "
-          "memory snapshot; one of them may be - for standard input",
+          "each a ledger (headroom plan --ledger, headroom explain --ledger), a memory snapshot or "
+          "a recording (headroom watch --json); one of them may be - for standard input",
       .groups = groups,
       .examples =
           "  headroom plan gpt2 --batch 4 --seq 512 --bf16 --ledger plan.json\n"
@@ -52,26 +58,57 @@ const Syntax& DiffSyntax() {
   return syntax;
 }
 
-// A recording of either kind, folded as a plan is.
-Result<PlanReport> ReportOf(const std::string& path, const PlanOptions* model) {
+// A side of the comparison with what it is drawn from.
+struct Side {
+  DiffRun run;
+  std::optional<Ledger> ledger;
+  std::optional<PageTimeline> timeline;
+  DiffPicture Picture() { return {ledger ? &*ledger : nullptr, std::move(timeline)}; }
+};
+
+Result<Side> WatchedSide(const Recording& recording) {
+  HEADROOM_ASSIGN_OR_RETURN(const observe::Recording watched,
+                            observe::RecordingFromJson(recording.text, recording.name));
+  const observe::DeviceRecording* device = BusiestDevice(watched);
+  if (device == nullptr) {
+    return Error::BadInput(
+        Format("{}: the watched command held no device memory: there is nothing to compare",
+               recording.name));
+  }
+  Side side;
+  side.run = {.name = recording.name, .watched = true, .peak = PeakWords(watched, *device)};
+  side.run.report.device = PeakOf(*device);
+  side.timeline = TimelineOf(watched, *device);
+  return side;
+}
+
+// A recording of any kind, folded as a plan is.
+Result<Side> ReadSide(const std::string& path, const PlanOptions* model) {
   HEADROOM_ASSIGN_OR_RETURN(Recording recording, OpenRecording(path));
+  Side side;
+  side.run.name = path;
   switch (recording.kind) {
     case Recording::Kind::kLedger: {
-      HEADROOM_ASSIGN_OR_RETURN(const Ledger ledger,
-                                LedgerFromJson(recording.text, recording.name));
-      return BuildPlanReport(ledger, PlanHeader());
+      HEADROOM_ASSIGN_OR_RETURN(side.ledger, LedgerFromJson(recording.text, recording.name));
+      side.run.report = BuildPlanReport(*side.ledger, PlanHeader());
+      return side;
     }
     case Recording::Kind::kSnapshot: {
       HEADROOM_ASSIGN_OR_RETURN(
-          const StudiedSnapshot study,
+          StudiedSnapshot study,
           StudySnapshot(std::move(*recording.snapshot), recording.name, std::nullopt, model));
-      return BuildRunReport(study);
+      side.run.report = BuildRunReport(study);
+      side.ledger = std::move(study.ledger);
+      return side;
     }
+    case Recording::Kind::kWatch:
+      return WatchedSide(recording);
     case Recording::Kind::kText:
       break;
   }
   return Error::BadInput(Format(
-      "{}: neither a ledger nor a memory snapshot: headroom plan MODEL --ledger FILE writes one",
+      "{}: neither a ledger, a memory snapshot nor a recording: headroom plan MODEL --ledger FILE "
+      "writes one",
       recording.name));
 }
 
@@ -91,9 +128,14 @@ Result<std::string> Compare(const Arguments& arguments, const TextStyle& style) 
     HEADROOM_ASSIGN_OR_RETURN(model, ReadRecipeOptions(arguments, *name));
   }
   const PlanOptions* chosen = model ? &*model : nullptr;
-  HEADROOM_ASSIGN_OR_RETURN(const PlanReport first, ReportOf(a, chosen));
-  HEADROOM_ASSIGN_OR_RETURN(const PlanReport second, ReportOf(b, chosen));
-  const DiffReport diff = BuildDiff(first, a, second, b);
+  HEADROOM_ASSIGN_OR_RETURN(Side first, ReadSide(a, chosen));
+  HEADROOM_ASSIGN_OR_RETURN(Side second, ReadSide(b, chosen));
+  const DiffReport diff = BuildDiff(first.run, second.run);
+  if (const std::optional<std::string> path = arguments.Value("--html")) {
+    const ReportPage page =
+        DiffPage(diff, first.Picture(), second.Picture(), Format("headroom {}", kVersion));
+    HEADROOM_RETURN_IF_ERROR(WriteFile(*path, HtmlReport(page)));
+  }
   return arguments.Has("--json") ? DiffJson(diff) : DiffText(diff, style);
 }
 

@@ -14,8 +14,10 @@
 #include "make_oom.h"
 #include "output.h"
 #include "recording.h"
+#include "report/explain_page.h"
 #include "report/explain_text.h"
 #include "report/json.h"
+#include "version.h"
 
 namespace headroom::cli {
 namespace {
@@ -27,6 +29,7 @@ constexpr Flag kExplainFlags[] = {
 };
 constexpr Flag kOutputFlags[] = {
     {"--json", Takes::kNothing, "", "one JSON object, sizes in bytes"},
+    {"--html", Takes::kValue, "FILE", "write the report as a page for a browser"},
     {"--ledger", Takes::kValue, "FILE",
      "write every allocation and free, for headroom diff (docs/ledger_format.md)"},
     kColorFlag,
@@ -43,17 +46,18 @@ const Syntax& ExplainSyntax() {
       .summary =
           "Says where the memory of a run went: from a snapshot of torch.cuda.memory."
           "_dump_snapshot (nothing in it is executed), or from the message or log of a run that "
-          "ran out of memory. With --model and the flags of headroom plan it also says what was "
-          "to be expected.",
-      .positional = "FILE",
+          "ran out of memory. With MODEL and the flags of headroom plan it also says whether the "
+          "plan of that run fails likewise, and which changes would have made it fit.",
+      .positional = "FILE [MODEL]",
       .positional_help =
           "a snapshot (.pickle, .pickle.gz or the page of _memory_viz), or a text "
-          "that holds an out-of-memory message; - reads standard input",
+          "that holds an out-of-memory message; - reads standard input. MODEL is what --model says",
       .groups = groups,
       .examples =
           "  headroom explain snapshot.pickle\n"
           "  headroom explain snapshot.pickle.gz --model gpt2 --json\n"
-          "  python train.py 2>&1 | tee log; headroom explain log --model gpt2 --batch 8\n",
+          "  headroom explain snapshot.pickle.gz --html run.html\n"
+          "  python train.py 2>&1 | tee log; headroom explain log gpt2 --batch 8 --bf16\n",
   };
   return syntax;
 }
@@ -69,6 +73,24 @@ Result<std::optional<int>> ReadDevice(const Arguments& arguments) {
   return std::optional(device);
 }
 
+Status SavePage(const Arguments& arguments, const ReportPage& page) {
+  const std::optional<std::string> path = arguments.Value("--html");
+  return path ? WriteFile(*path, HtmlReport(page)) : Status();
+}
+
+std::string Generator() { return Format("headroom {}", kVersion); }
+
+// The model's name, by --model or behind the file.
+Result<std::optional<std::string>> ModelName(const Arguments& arguments) {
+  const std::string& second = arguments.positional(1);
+  const std::optional<std::string> flag = arguments.Value("--model");
+  if (second.empty()) return flag;
+  if (flag && *flag != second) {
+    return Error::BadInput(Format("the model is given twice: {} and --model {}", second, *flag));
+  }
+  return std::optional(second);
+}
+
 Result<std::string> ExplainSnapshot(Recording recording, const Arguments& arguments,
                                     const PlanOptions* model, const TextStyle& style) {
   HEADROOM_ASSIGN_OR_RETURN(const std::optional<int> device, ReadDevice(arguments));
@@ -79,6 +101,7 @@ Result<std::string> ExplainSnapshot(Recording recording, const Arguments& argume
     HEADROOM_RETURN_IF_ERROR(WriteFile(*path, ToJson(study.ledger)));
   }
   const ExplainReport report = BuildExplainReport(study, recording.name);
+  HEADROOM_RETURN_IF_ERROR(SavePage(arguments, ExplainPage(report, study.ledger, Generator())));
   return arguments.Has("--json") ? ExplainJson(report) : ExplainText(report, style);
 }
 
@@ -88,7 +111,8 @@ Result<std::string> Explain(const Arguments& arguments, const TextStyle& style) 
         "no file: write headroom explain FILE, or headroom explain - to read standard input");
   }
   std::optional<PlanOptions> model;
-  if (const std::optional<std::string> name = arguments.Value("--model")) {
+  HEADROOM_ASSIGN_OR_RETURN(const std::optional<std::string> name, ModelName(arguments));
+  if (name) {
     HEADROOM_ASSIGN_OR_RETURN(model, ReadRecipeOptions(arguments, *name));
   }
   HEADROOM_ASSIGN_OR_RETURN(Recording recording, OpenRecording(arguments.positional()));
@@ -99,11 +123,16 @@ Result<std::string> Explain(const Arguments& arguments, const TextStyle& style) 
     case Recording::Kind::kLedger:
       return Error::BadInput(Format(
           "{}: a ledger of headroom plan: headroom diff compares it with another", recording.name));
+    case Recording::Kind::kWatch:
+      return Error::BadInput(
+          Format("{}: a recording of headroom watch: headroom diff compares it with a plan",
+                 recording.name));
     case Recording::Kind::kText:
       break;
   }
   HEADROOM_ASSIGN_OR_RETURN(const OomReport report,
                             MakeOomReport(recording.text, recording.name, chosen));
+  HEADROOM_RETURN_IF_ERROR(SavePage(arguments, OomPage(report, Generator())));
   return arguments.Has("--json") ? OomJson(report) : OomText(report, style);
 }
 

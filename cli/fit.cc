@@ -10,12 +10,10 @@
 #include <iterator>
 
 #include "advise/advice.h"
-#include "advise/realise.h"
 #include "arguments.h"
 #include "base/format.h"
 #include "command.h"
-#include "make_plan.h"
-#include "model/parameter_table.h"
+#include "make_fit.h"
 #include "output.h"
 #include "report/fit_report.h"
 
@@ -84,102 +82,6 @@ class Progress {
   bool printed_ = false;
 };
 
-FitChange ToReport(const Change& change) {
-  return {.parts = change.parts,
-          .effect = std::string(Name(change.effect)),
-          .note = change.note,
-          .needed = *change.trial.needed,
-          .saved = change.saved,
-          .fits = change.trial.fits,
-          .step_seconds = change.trial.cost.seconds(),
-          .step_flops = change.trial.cost.flops,
-          .step_bytes = change.trial.cost.bytes,
-          .time_change = change.time_change};
-}
-
-std::optional<FitLimit> ToReport(const std::optional<Largest>& largest) {
-  if (!largest) return std::nullopt;
-  return FitLimit{largest->value, largest->limited_by_memory};
-}
-
-FitBest ToBest(const Change& change, const PlanOptions& options) {
-  const Realisation realised = Realise(change.variant, options.alloc_conf);
-  std::string command = Format("headroom plan {} {}", options.model, realised.flags);
-  if (options.gpu) command += Format(" --gpu \"{}\"", options.gpu->name);
-  if (options.memory) command += Format(" --memory {}", options.memory->count());
-  return {change.parts,
-          std::move(command),
-          realised.environment,
-          realised.from_pretrained,
-          realised.training_arguments,
-          realised.lora};
-}
-
-void AddAdvice(const Advice& advice, const PlanOptions& options, FitReport& report) {
-  report.context = advice.asked.context;
-  report.needed = *advice.asked.needed;
-  report.fits = advice.asked.fits;
-  report.step_seconds = advice.asked.cost.seconds();
-  report.step_flops = advice.asked.cost.flops;
-  report.step_bytes = advice.asked.cost.bytes;
-  report.largest_batch = ToReport(advice.batch);
-  report.largest_sequence = ToReport(advice.sequence);
-  report.largest_lora_rank = ToReport(advice.lora_rank);
-  for (const Change& change : advice.alone) report.alone.push_back(ToReport(change));
-  for (const Change& change : advice.together) report.together.push_back(ToReport(change));
-  for (const WithoutHelp& without : advice.without_help) {
-    report.without_help.push_back({without.name, without.why});
-  }
-  if (const Change* best = advice.Best()) report.best = ToBest(*best, options);
-}
-
-Result<FitReport> MakeFit(const PlanOptions& options, const AdviceScope& scope) {
-  const std::optional<Budget> budget = BudgetOf(options);
-  if (!budget) {
-    return Error::BadInput(
-        "fit into what? Add --gpu NAME (headroom gpus lists them) or "
-        "--memory SIZE, like 24GiB");
-  }
-  HEADROOM_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(options.model));
-  const Decided decided = Decide(options, model.config);
-  HEADROOM_RETURN_IF_ERROR(CheckScaler(decided.recipe));
-  if (scope.lora_rank && !scope.changes && !decided.recipe.lora) {
-    return Error::BadInput("--solve lora_r asks for the rank of adapters: add --lora");
-  }
-  if (scope.sequence && !scope.changes && decided.recipe.sequence_length == 0) {
-    return Error::BadInput("--solve seq: images have no sequence length: solve for batch");
-  }
-  Workbench bench(model.config, decided.platform, budget->memory);
-  Progress progress;
-  const Result<Advice> advice = Advise(bench, {decided.recipe, decided.platform.allocator}, scope,
-                                       [&](int predictions) { progress.At(predictions); });
-  if (!advice.ok()) return advice.error().In(model.origin);
-
-  FitReport report;
-  report.model = model.name;
-  report.recipe = RecipeParts(decided.recipe, advice->asked.attn_used);
-  report.device = budget->gpu;
-  report.timed_on = decided.platform.gpu.name;
-  report.memory = budget->memory;
-  report.batch = decided.recipe.per_device_train_batch_size;
-  report.sequence = decided.recipe.sequence_length;
-  report.changes_tried = scope.changes;
-  AddAdvice(*advice, options, report);
-  HEADROOM_ASSIGN_OR_RETURN(const ParameterTable table,
-                            ParameterTable::Build(model.config, decided.recipe.task));
-  report.parameters = table.parameter_count();
-  report.assumptions = decided.assumptions;
-  if (scope.changes) {
-    report.assumptions.push_back(
-        Format("step times are estimates for the {}: by its data sheet and the kernels of the "
-               "step (docs/advice.md)",
-               report.timed_on));
-  }
-  report.warnings = decided.warnings;
-  std::ranges::copy(model.config.warnings(), std::back_inserter(report.warnings));
-  return report;
-}
-
 // With --solve the question is whether anything was found; else whether something makes it fit.
 bool Found(const FitReport& report) {
   if (report.changes_tried) return report.fits || report.best.has_value();
@@ -202,7 +104,10 @@ ExitCode RunFit(std::span<const std::string> words) {
   if (!scope.ok()) return Fail("fit", scope.error());
   const Result<PlanOptions> options = ReadPlanOptions(*arguments, "fit");
   if (!options.ok()) return Fail("fit", options.error());
-  const Result<FitReport> report = MakeFit(*options, *scope);
+  const Result<FitReport> report = [&] {
+    Progress progress;  // its line is gone before the report is printed
+    return MakeFit(*options, *scope, [&](int predictions) { progress.At(predictions); });
+  }();
   if (!report.ok()) return Fail("fit", report.error());
 
   const ExitCode code = Found(*report) ? ExitCode::kOk : ExitCode::kDoesNotFit;

@@ -7,6 +7,7 @@
 
 #include "base/format.h"
 #include "default_task.h"
+#include "make_fit.h"
 #include "make_plan.h"
 #include "observe/frame_facts.h"
 #include "observe/oom_message.h"
@@ -207,6 +208,12 @@ Result<std::optional<OomPlan>> PlanOf(const OomMessage& message, const PlanOptio
     out.same_phase = out.verdict.failure->phase == message.phase;
     out.same_request =
         message.requested && Near(out.verdict.failure->requested, *message.requested);
+  }
+  if (!out.verdict.fits) {
+    // What fit cannot search (a sharded run) leaves the rest of the report as it is.
+    Result<FitReport> offers =
+        MakeFit(limited, {.batch = true, .sequence = false, .lora_rank = false, .changes = true});
+    if (offers.ok()) out.offers = std::move(offers).value();
   }
   return std::optional(std::move(out));
 }

@@ -31,6 +31,7 @@ constexpr size_t kLongestLog = size_t{64} << 20;
 Recording::Kind KindOf(std::string_view head) {
   using Kind = Recording::Kind;
   if (head.find("\"headroom.ledger\"") != std::string_view::npos) return Kind::kLedger;
+  if (head.find("\"headroom.watch\"") != std::string_view::npos) return Kind::kWatch;
   if (head.starts_with("\x1f\x8b") || head.starts_with('\x80') || head.starts_with("PK\x03\x04") ||
       head.find('\0') != std::string_view::npos) {
     return Kind::kSnapshot;
@@ -78,13 +79,14 @@ Result<Recording> FromStream(int descriptor, std::string name) {
     text.clear();
     return recording;
   }
-  const size_t longest =
-      recording.kind == Recording::Kind::kLedger ? kLongestText : 2 * kLongestLog;
+  const bool whole = recording.kind != Recording::Kind::kText;
+  const size_t longest = whole ? kLongestText : 2 * kLongestLog;
   for (size_t got = 1; got > 0;) {
     HEADROOM_ASSIGN_OR_RETURN(got, read_more(size_t{1} << 20));
     if (text.size() <= longest) continue;
-    if (recording.kind == Recording::Kind::kLedger) {
-      return Error::BadInput(Format("{}: a ledger of more than 512 MiB", recording.name));
+    if (whole) {
+      return Error::BadInput(
+          Format("{}: a ledger or recording of more than 512 MiB", recording.name));
     }
     text.erase(0, text.size() - kLongestLog);
   }
@@ -123,9 +125,9 @@ Result<Recording> OpenRecording(const std::string& path) {
     HEADROOM_ASSIGN_OR_RETURN(recording.snapshot, observe::ParseSnapshot(bytes, path));
     return recording;
   }
-  if (recording.kind == Recording::Kind::kLedger) {
+  if (recording.kind != Recording::Kind::kText) {
     if (bytes.size() > kLongestText) {
-      return Error::BadInput(Format("{}: a ledger of more than 512 MiB", path));
+      return Error::BadInput(Format("{}: a ledger or recording of more than 512 MiB", path));
     }
     recording.text = bytes;
   } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What `explain` and `diff` are given: a file, or standard input, that is recognised by its first
-// bytes as a memory snapshot, a ledger or a text.
+// bytes as a memory snapshot, a ledger, a recording of `watch` or a text.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@
 namespace headroom::cli {
 
 struct Recording {
-  enum class Kind : uint8_t { kSnapshot, kLedger, kText };
+  enum class Kind : uint8_t { kSnapshot, kLedger, kWatch, kText };
   Kind kind = Kind::kText;
   std::string name;  // "oom.pickle"; "standard input"
   std::optional<observe::Snapshot> snapshot;
-  // Of a ledger or a text; of a log longer than kLongestText the end.
+  // Of all others; of a log longer than kLongestText the end.
   std::string text;
 };
 

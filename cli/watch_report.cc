@@ -147,22 +147,6 @@ std::vector<DeviceSample> Thinned(const std::vector<DeviceSample>& samples, size
   return kept;
 }
 
-PageTimeline TimelineOf(const Recording& recording, const DeviceRecording& device) {
-  PageTimeline timeline;
-  timeline.name = device.Label();
-  const bool own = device.match != OwnMatch::kNone;
-  PageTimeline::Layer mine{recording.command.empty() ? "watched processes" : "the command", {}, {}};
-  PageTimeline::Layer others{own ? "others on the card" : "used", {}, {}};
-  for (const DeviceSample& sample : Thinned(device.samples, kMostPageSamples)) {
-    timeline.seconds.push_back(sample.seconds);
-    mine.bytes.push_back(sample.own);
-    others.bytes.push_back(std::max(Bytes(0), sample.used - sample.own));
-  }
-  if (own) timeline.layers.push_back(std::move(mine));
-  timeline.layers.push_back(std::move(others));
-  return timeline;
-}
-
 // ---- Processes ----
 
 std::string NameOf(const observe::RecordedProcess& process) {
@@ -231,12 +215,54 @@ void AddDevice(const Recording& recording, const DeviceRecording& device, Report
 
 std::string PeakSentence(const DeviceRecording& device) {
   const DeviceLadder ladder = LadderOf(device);
-  const Bytes peak = device.match == OwnMatch::kNone ? ladder.peak.used : ladder.peak.own;
-  return Format("Peak of {} on {} after {:.2f} s.", FormatMiB(peak), device.Label(),
+  return Format("Peak of {} on {} after {:.2f} s.", FormatMiB(PeakOf(device)), device.Label(),
                 ladder.peak.seconds);
 }
 
 }  // namespace
+
+PageTimeline TimelineOf(const Recording& recording, const DeviceRecording& device) {
+  PageTimeline timeline;
+  timeline.name = device.Label();
+  const bool own = device.match != OwnMatch::kNone;
+  PageTimeline::Layer mine{recording.command.empty() ? "watched processes" : "the command", {}, {}};
+  PageTimeline::Layer others{own ? "others on the card" : "used", {}, {}};
+  for (const DeviceSample& sample : Thinned(device.samples, kMostPageSamples)) {
+    timeline.seconds.push_back(sample.seconds);
+    mine.bytes.push_back(sample.own);
+    others.bytes.push_back(std::max(Bytes(0), sample.used - sample.own));
+  }
+  if (own) timeline.layers.push_back(std::move(mine));
+  timeline.layers.push_back(std::move(others));
+  return timeline;
+}
+
+Bytes PeakOf(const DeviceRecording& device) {
+  const DeviceLadder ladder = LadderOf(device);
+  return device.match == OwnMatch::kNone ? ladder.peak.used : ladder.peak.own;
+}
+
+const DeviceRecording* BusiestDevice(const Recording& recording) {
+  const std::vector<const DeviceRecording*> shown = ShownDevices(recording);
+  const auto most = std::ranges::max_element(shown, {}, [](const auto* d) { return PeakOf(*d); });
+  return most == shown.end() ? nullptr : *most;
+}
+
+std::string PeakWords(const Recording& recording, const DeviceRecording& device) {
+  std::string text = PeakSentence(device);
+  const DeviceLadder ladder = LadderOf(device);
+  if (ladder.context) {
+    text +=
+        Format(" The first level held was {}, its CUDA context.", FormatMiB(ladder.context->own));
+  }
+  if (device.match == OwnMatch::kNone) {
+    text += " Nothing was watched: these are figures of the whole card.";
+  }
+  if (const std::string note = MatchNote(device.match); !note.empty()) text += " " + note;
+  const size_t others = ShownDevices(recording).size() - 1;
+  if (others > 0) text += Format(" {} more GPUs were used and are not compared.", others);
+  return text;
+}
 
 std::string RecordingText(const Recording& recording, const TextStyle& style) {
   std::string title = Format("{:.1f} s", recording.seconds);

@@ -30,8 +30,6 @@ Bytes Sum(const ComponentBytes& bytes) {
   return sum;
 }
 
-Bytes Size(Change change) { return Bytes(std::llabs(change.delta().count())); }
-
 // Marks of one name may come several times a step, under accumulation: they are counted.
 using PhaseKey = std::tuple<int, std::string, int>;
 
@@ -79,7 +77,7 @@ std::vector<NamedChange> AlignModules(const PlanPeak& a, const PlanPeak& b) {
   if (!shared) return modules;
   for (const auto& [name, change] : changes) modules.push_back({name, change});
   std::stable_sort(modules.begin(), modules.end(), [](const NamedChange& x, const NamedChange& y) {
-    return Size(x.change) > Size(y.change);
+    return x.change.size() > y.change.size();
   });
   return modules;
 }
@@ -97,17 +95,29 @@ std::string Words(Bytes delta) {
 std::string Relative(Change change) {
   const Bytes larger = std::max(change.a, change.b);
   if (change.delta() == Bytes(0)) return "";
-  const double share = Share(Size(change), larger);
+  const double share = Share(change.size(), larger);
   return (change.delta() > Bytes(0) ? "+" : "-") + Percent(share, 2);
 }
 
-void AddRow(TextTable& table, std::string name, Change change) {
-  if (change.a == Bytes(0) && change.b == Bytes(0)) return;
-  table.Add({std::move(name), MiBNumber(change.a), MiBNumber(change.b), Signed(change.delta()),
-             Relative(change)});
-}
+// Rows of a table of changes, in which a side may be unknown.
+class ChangeRows {
+ public:
+  ChangeRows(bool a_known, bool b_known) : a_known_(a_known), b_known_(b_known) {}
+  void Add(TextTable& table, std::string name, Change change) const {
+    if (change.a == Bytes(0) && change.b == Bytes(0)) return;
+    const bool both = a_known_ && b_known_;
+    table.Add({std::move(name), Cell(change.a, a_known_), Cell(change.b, b_known_),
+               both ? Signed(change.delta()) : "", both ? Relative(change) : ""});
+  }
 
-void AddKinds(TextTable& table, const std::array<Change, kKindCount>& kinds, Bytes least) {
+ private:
+  static std::string Cell(Bytes size, bool known) { return known ? MiBNumber(size) : "unknown"; }
+  bool a_known_;
+  bool b_known_;
+};
+
+void AddKinds(TextTable& table, const std::array<Change, kKindCount>& kinds, Bytes least,
+              const ChangeRows& rows) {
   std::vector<size_t> order;
   for (size_t i = 0; i < kinds.size(); ++i) {
     if (std::max(kinds[i].a, kinds[i].b) > least) order.push_back(i);
@@ -116,25 +126,28 @@ void AddKinds(TextTable& table, const std::array<Change, kKindCount>& kinds, Byt
     return std::max(kinds[x].a, kinds[x].b) > std::max(kinds[y].a, kinds[y].b);
   });
   for (const size_t i : order) {
-    AddRow(table, "    " + std::string(Name(static_cast<Kind>(i))), kinds[i]);
+    rows.Add(table, "    " + std::string(Name(static_cast<Kind>(i))), kinds[i]);
   }
 }
 
 std::string Components(const DiffReport& diff, const TextStyle& style) {
   TextTable table({{"MiB", Align::kLeft}, {"A"}, {"B"}, {"B - A"}, {"share"}});
   const Bytes least(std::max(diff.allocated.a, diff.allocated.b).count() / 100);
+  const ChangeRows rows(!diff.a_watched, !diff.b_watched);
   for (int i = 0; i < kAllocatedComponentCount; ++i) {
     const auto component = static_cast<Component>(i);
-    AddRow(table, std::string(Name(component)), diff.components[static_cast<size_t>(i)]);
-    if (component == Component::kActivations) AddKinds(table, diff.activation_kinds, least);
-    if (component == Component::kTemporaries) AddKinds(table, diff.temporary_kinds, least);
+    rows.Add(table, std::string(Name(component)), diff.components[static_cast<size_t>(i)]);
+    if (component == Component::kActivations) AddKinds(table, diff.activation_kinds, least, rows);
+    if (component == Component::kTemporaries) AddKinds(table, diff.temporary_kinds, least, rows);
   }
-  AddRow(table, "= allocated", diff.allocated);
-  AddRow(table, "cache", diff.components[static_cast<size_t>(Component::kCache)]);
-  AddRow(table, "= reserved", diff.reserved);
+  rows.Add(table, "= allocated", diff.allocated);
+  rows.Add(table, "cache", diff.components[static_cast<size_t>(Component::kCache)]);
+  rows.Add(table, "= reserved", diff.reserved);
   if (diff.device) {
-    AddRow(table, "context", diff.components[static_cast<size_t>(Component::kContext)]);
-    AddRow(table, "= device", *diff.device);
+    rows.Add(table, "context", diff.components[static_cast<size_t>(Component::kContext)]);
+    ChangeRows(true, true).Add(table, "= device", *diff.device);
+  } else if (diff.outside_allocator) {
+    ChangeRows(diff.a_watched, diff.b_watched).Add(table, "= device", diff.device_of_watched);
   }
   return table.Text(style);
 }
@@ -162,18 +175,61 @@ std::string Modules(const DiffReport& diff, const TextStyle& style) {
   return table.empty() ? "" : Heading(style, "Modules at the peak") + table.Text(style);
 }
 
+// Of runs of which one at least is known from outside alone.
+std::string WatchedVerdict(const DiffReport& diff) {
+  std::string text;
+  if (diff.device) {
+    const Change device = *diff.device;
+    text =
+        device.delta() == Bytes(0)
+            ? Format("Both hold {} of the device at most, equal to the byte.", FormatMiB(device.a))
+            : Format("B holds {} of the device at most, {} ({}) {} than A.", FormatMiB(device.b),
+                     FormatMiB(device.size()),
+                     Percent(Share(device.size(), std::max(device.a, device.b)), 2),
+                     device.delta() > Bytes(0) ? "more" : "less");
+  } else {
+    const std::string_view watched = diff.a_watched ? "A" : "B";
+    const std::string_view other = diff.a_watched ? "B" : "A";
+    const Bytes outside = *diff.outside_allocator;
+    text = Format("{} holds {} of the device at most", watched,
+                  FormatMiB(diff.a_watched ? diff.device_of_watched.a : diff.device_of_watched.b));
+    text +=
+        outside >= Bytes(0)
+            ? Format(
+                  ": {} more than the allocator of {} reserves; of one run, that is the CUDA "
+                  "context and the libraries.",
+                  FormatMiB(outside), other)
+            : Format(", {} less than the allocator of {} reserves.", FormatMiB(-outside), other);
+  }
+  return text + " What a watched process holds is unknown: the driver tells its sum alone.";
+}
+
 }  // namespace
 
-DiffReport BuildDiff(const PlanReport& a, std::string a_name, const PlanReport& b,
-                     std::string b_name) {
+DiffReport BuildDiff(const DiffRun& a_run, const DiffRun& b_run) {
+  const PlanReport& a = a_run.report;
+  const PlanReport& b = b_run.report;
   DiffReport diff;
-  diff.a = std::move(a_name);
-  diff.b = std::move(b_name);
+  diff.a = a_run.name;
+  diff.b = b_run.name;
+  diff.a_watched = a_run.watched;
+  diff.b_watched = b_run.watched;
   diff.allocated = {a.allocated, b.allocated};
   diff.reserved = {a.reserved, b.reserved};
-  if (a.device > a.reserved && b.device > b.reserved) diff.device = Change{a.device, b.device};
-  diff.a_peak = PeakSentence(a.peak);
-  diff.b_peak = PeakSentence(b.peak);
+  const auto knows_device = [](const DiffRun& run) {
+    return run.watched || run.report.device > run.report.reserved;
+  };
+  if (knows_device(a_run) && knows_device(b_run)) {
+    diff.device = Change{a.device, b.device};
+  } else if (a_run.watched) {
+    diff.device_of_watched.a = a.device;
+    diff.outside_allocator = a.device - b.reserved;
+  } else if (b_run.watched) {
+    diff.device_of_watched.b = b.device;
+    diff.outside_allocator = b.device - a.reserved;
+  }
+  diff.a_peak = a_run.watched ? a_run.peak : PeakSentence(a.peak);
+  diff.b_peak = b_run.watched ? b_run.peak : PeakSentence(b.peak);
   for (size_t i = 0; i < diff.components.size(); ++i) {
     diff.components[i] = {a.peak.components[i], b.peak.components[i]};
   }
@@ -186,22 +242,24 @@ DiffReport BuildDiff(const PlanReport& a, std::string a_name, const PlanReport& 
   return diff;
 }
 
-double LargestDifference(const DiffReport& diff) {
+std::optional<double> LargestDifference(const DiffReport& diff) {
+  if (diff.a_watched || diff.b_watched) return std::nullopt;
   Bytes largest;
   for (int i = 0; i < kAllocatedComponentCount; ++i) {
-    largest = std::max(largest, Size(diff.components[static_cast<size_t>(i)]));
+    largest = std::max(largest, diff.components[static_cast<size_t>(i)].size());
   }
   return Share(largest, std::max(diff.allocated.a, diff.allocated.b));
 }
 
 std::string DiffVerdict(const DiffReport& diff) {
+  if (diff.a_watched || diff.b_watched) return WatchedVerdict(diff);
   const Change total = diff.allocated;
   std::string text;
   if (total.delta() == Bytes(0)) {
     text = Format("Both peak at {}, equal to the byte", FormatMiB(total.a));
   } else {
-    text = Format("B peaks {} ({}) {} A", FormatMiB(Size(total)),
-                  Percent(Share(Size(total), std::max(total.a, total.b)), 2),
+    text = Format("B peaks {} ({}) {} A", FormatMiB(total.size()),
+                  Percent(Share(total.size(), std::max(total.a, total.b)), 2),
                   total.delta() > Bytes(0) ? "above" : "below");
   }
   std::vector<std::pair<Bytes, std::string>> reasons;
@@ -210,19 +268,19 @@ std::string DiffVerdict(const DiffReport& diff) {
   for (int i = 0; i < kAllocatedComponentCount; ++i) {
     const auto component = static_cast<Component>(i);
     const Change change = diff.components[static_cast<size_t>(i)];
-    if (Size(change) <= least) continue;
+    if (change.size() <= least) continue;
     std::string reason = Format("{} {}", Name(component), Words(change.delta()));
     const bool has_kinds =
         component == Component::kActivations || component == Component::kTemporaries;
     const auto& kinds =
         component == Component::kActivations ? diff.activation_kinds : diff.temporary_kinds;
     const auto most = std::max_element(kinds.begin(), kinds.end(),
-                                       [](Change x, Change y) { return Size(x) < Size(y); });
-    if (has_kinds && most != kinds.begin() && Size(*most) > least) {
+                                       [](Change x, Change y) { return x.size() < y.size(); });
+    if (has_kinds && most != kinds.begin() && most->size() > least) {
       reason += Format(" ({} {})", KindWords(static_cast<Kind>(most - kinds.begin())),
                        Words(most->delta()));
     }
-    reasons.emplace_back(Size(change), std::move(reason));
+    reasons.emplace_back(change.size(), std::move(reason));
   }
   std::stable_sort(reasons.begin(), reasons.end(),
                    [](const auto& x, const auto& y) { return x.first > y.first; });
@@ -230,7 +288,7 @@ std::string DiffVerdict(const DiffReport& diff) {
   for (auto& [size, reason] : reasons) texts.push_back(std::move(reason));
   if (texts.empty())
     return text +
-           Format("; no component differs by more than {}.", Percent(LargestDifference(diff), 2));
+           Format("; no component differs by more than {}.", Percent(*LargestDifference(diff), 2));
   return text + Format(": {}.", fmt::join(texts, ", "));
 }
 

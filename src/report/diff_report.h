@@ -8,6 +8,9 @@
 //
 //   plan bert-base, batch 4    weights 417   activations 1,203      activations +2,406 MiB
 //   plan bert-base, batch 12   weights 417   activations 3,609
+//
+// A process that was watched from outside shows its device memory and nothing else: what such a run
+// does not know is unknown, never zero.
 #pragma once
 
 #include <array>
@@ -24,6 +27,7 @@ struct Change {
   Bytes a;
   Bytes b;
   Bytes delta() const { return b - a; }
+  Bytes size() const { return delta() < Bytes(0) ? -delta() : delta(); }
 };
 
 struct NamedChange {
@@ -38,13 +42,30 @@ struct PhaseChange {
   Change peak;       // since the mark before
 };
 
+// One side of the comparison.
+struct DiffRun {
+  std::string name;
+  PlanReport report = {};
+  // Watched from outside: only report.device counts.
+  bool watched = false;
+  // For a watched run, when it peaked and what stands apart; else empty.
+  std::string peak = {};
+};
+
 struct DiffReport {
   std::string a;  // what each is called
   std::string b;
+  // Sides of which only `device` is known.
+  bool a_watched = false;
+  bool b_watched = false;
   Change allocated;
   Change reserved;
   std::optional<Change> device;  // when both know what lies outside the allocator
-  std::string a_peak;            // "Peak in step 2, backward"
+  // Device memory of the watched side less what the other's allocator reserved, where that is all
+  // that can be compared.
+  std::optional<Bytes> outside_allocator;
+  Change device_of_watched;  // the watched side of it
+  std::string a_peak;        // "Peak in step 2, backward"
   std::string b_peak;
   std::array<Change, kComponentCount> components{};  // cache and context from the totals
   std::array<Change, kKindCount> activation_kinds{};
@@ -54,11 +75,11 @@ struct DiffReport {
       modules;  // largest difference first; empty when the names differ in kind
 };
 
-DiffReport BuildDiff(const PlanReport& a, std::string a_name, const PlanReport& b,
-                     std::string b_name);
+DiffReport BuildDiff(const DiffRun& a, const DiffRun& b);
 
-// The largest difference of a component, as a share of the larger peak.
-double LargestDifference(const DiffReport& diff);
+// The largest difference of a component, as a share of the larger peak; nothing when a side was
+// watched.
+std::optional<double> LargestDifference(const DiffReport& diff);
 
 // What grew, what shrank and by how much, in words.
 std::string DiffVerdict(const DiffReport& diff);

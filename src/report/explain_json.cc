@@ -91,9 +91,51 @@ Json RemediesJson(const ExplainReport& report) {
   return json;
 }
 
+Json OffersJson(const FitReport& offers) {
+  Json json = {{"changes", Json::array()}, {"best", nullptr}, {"largest_batch", nullptr}};
+  for (const auto* list : {&offers.alone, &offers.together}) {
+    for (const FitChange& change : *list) {
+      json["changes"].push_back({{"parts", change.parts},
+                                 {"effect", change.effect},
+                                 {"needed", change.needed.count()},
+                                 {"saved", change.saved.count()},
+                                 {"fits", change.fits}});
+    }
+  }
+  if (offers.best) {
+    json["best"] = {{"changes", offers.best->parts}, {"command", offers.best->command}};
+  }
+  if (offers.largest_batch && offers.largest_batch->value) {
+    json["largest_batch"] = *offers.largest_batch->value;
+  }
+  return json;
+}
+
 Json ChangeJson(Change change) {
   return {{"a", change.a.count()}, {"b", change.b.count()}, {"delta", change.delta().count()}};
 }
+
+// Sizes of a watched side are null but for the device's.
+class DiffJsonWriter {
+ public:
+  explicit DiffJsonWriter(const DiffReport& diff) : diff_(diff) {}
+  Json operator()(Change change) const { return Sides(change, !diff_.a_watched, !diff_.b_watched); }
+  Json Device() const {
+    if (diff_.device) return ChangeJson(*diff_.device);
+    if (!diff_.outside_allocator) return nullptr;
+    return Sides(diff_.device_of_watched, diff_.a_watched, diff_.b_watched);
+  }
+
+ private:
+  static Json Sides(Change change, bool a_known, bool b_known) {
+    Json json = ChangeJson(change);
+    if (!a_known) json["a"] = nullptr;
+    if (!b_known) json["b"] = nullptr;
+    if (!a_known || !b_known) json["delta"] = nullptr;
+    return json;
+  }
+  const DiffReport& diff_;
+};
 
 }  // namespace
 
@@ -164,33 +206,35 @@ std::string OomJson(const OomReport& report) {
                     {"reserved", report.plan->reserved.count()},
                     {"verdict", VerdictJson(report.plan->verdict)},
                     {"same_phase", report.plan->same_phase},
-                    {"same_request", report.plan->same_request}};
+                    {"same_request", report.plan->same_request},
+                    {"fit", report.plan->offers ? OffersJson(*report.plan->offers) : Json()}};
   }
   return Dump(json);
 }
 
 std::string DiffJson(const DiffReport& diff) {
+  const DiffJsonWriter of(diff);
+  const std::optional<double> largest = LargestDifference(diff);
   Json json = {{"schema", kPlanSchema},
                {"a", diff.a},
                {"b", diff.b},
                {"summary", {DiffVerdict(diff)}},
-               {"largest_difference", LargestDifference(diff)},
+               {"largest_difference", largest ? Json(*largest) : Json(nullptr)},
                {"totals",
-                {{"allocated", ChangeJson(diff.allocated)},
-                 {"reserved", ChangeJson(diff.reserved)},
-                 {"device", diff.device ? ChangeJson(*diff.device) : Json(nullptr)}}},
+                {{"allocated", of(diff.allocated)},
+                 {"reserved", of(diff.reserved)},
+                 {"device", of.Device()}}},
                {"components", Json::object()},
                {"kinds", Json::object()},
                {"phases", Json::array()},
                {"modules", Json::array()}};
   for (size_t i = 0; i < diff.components.size(); ++i) {
-    json["components"][std::string(Name(static_cast<Component>(i)))] =
-        ChangeJson(diff.components[i]);
+    json["components"][std::string(Name(static_cast<Component>(i)))] = of(diff.components[i]);
   }
   for (size_t i = 0; i < diff.activation_kinds.size(); ++i) {
     const Change both = {diff.activation_kinds[i].a + diff.temporary_kinds[i].a,
                          diff.activation_kinds[i].b + diff.temporary_kinds[i].b};
-    json["kinds"][std::string(Name(static_cast<Kind>(i)))] = ChangeJson(both);
+    json["kinds"][std::string(Name(static_cast<Kind>(i)))] = of(both);
   }
   for (const PhaseChange& phase : diff.phases) {
     json["phases"].push_back({{"step", phase.step},

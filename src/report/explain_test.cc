@@ -53,6 +53,16 @@ Ledger TwoSteps(const Sizes& sizes) {
 
 PlanReport RunOf(const Sizes& sizes) { return BuildPlanReport(TwoSteps(sizes), PlanHeader()); }
 
+DiffRun Side(std::string name, const Sizes& sizes) {
+  return {.name = std::move(name), .report = RunOf(sizes)};
+}
+
+DiffRun WatchedSide(Bytes device) {
+  DiffRun run{.name = "run.json", .watched = true, .peak = "Peak after 1.50 s on GPU 0."};
+  run.report.device = device;
+  return run;
+}
+
 ExplainReport ReportOf(const Sizes& sizes) {
   ExplainReport report;
   report.name = "run.pickle";
@@ -125,11 +135,11 @@ TEST(ExplainJson, HasTheShapeOfAPlanAndMore) {
 
 TEST(Diff, FindsWhatGrewAndWhy) {
   const DiffReport diff =
-      BuildDiff(RunOf({}), "a", RunOf({.activations = MiB(100), .scores = MiB(0)}), "b");
+      BuildDiff(Side("a", {}), Side("b", {.activations = MiB(100), .scores = MiB(0)}));
   EXPECT_EQ(diff.allocated.delta(), MiB(60));
   EXPECT_EQ(DiffVerdict(diff),
             "B peaks 60.0 MiB (42.86 %) above A: activations +60.0 MiB (MLP +60.0 MiB).");
-  EXPECT_DOUBLE_EQ(LargestDifference(diff), 60.0 / 140);
+  EXPECT_DOUBLE_EQ(LargestDifference(diff).value(), 60.0 / 140);
   ASSERT_EQ(diff.phases.size(), 9U);
   EXPECT_EQ(diff.phases[1].peak.delta(), MiB(60));
   EXPECT_THAT(DiffText(diff, TextStyle()), HasSubstr("+60.0"));
@@ -138,14 +148,37 @@ TEST(Diff, FindsWhatGrewAndWhy) {
 }
 
 TEST(Diff, IsEmptyBetweenARunAndItself) {
-  const DiffReport diff = BuildDiff(RunOf({}), "a", RunOf({}), "b");
-  EXPECT_EQ(LargestDifference(diff), 0);
+  const DiffReport diff = BuildDiff(Side("a", {}), Side("b", {}));
+  EXPECT_EQ(LargestDifference(diff).value(), 0);
   EXPECT_THAT(DiffVerdict(diff), StartsWith("Both peak at 80.0 MiB, equal to the byte"));
 }
 
+TEST(Diff, CallsUnknownWhatAWatchedProcessDoesNotTell) {
+  const DiffReport diff = BuildDiff(Side("plan.json", {}), WatchedSide(MiB(900)));
+  EXPECT_THAT(DiffVerdict(diff), HasSubstr("400.0 MiB more than the allocator of A reserves"));
+  const std::string text = DiffText(diff, TextStyle());
+  EXPECT_THAT(text, HasSubstr("unknown"));
+  EXPECT_THAT(text, HasSubstr("Peak after 1.50 s on GPU 0."));
+  const Json json = Json::parse(DiffJson(diff));
+  EXPECT_TRUE(json["largest_difference"].is_null());
+  EXPECT_EQ(json["components"]["weights"]["a"], MiB(10).count());
+  EXPECT_TRUE(json["components"]["weights"]["b"].is_null());
+  EXPECT_TRUE(json["totals"]["allocated"]["delta"].is_null());
+  EXPECT_EQ(json["totals"]["device"]["b"], MiB(900).count());
+}
+
+TEST(Diff, ComparesTheDeviceOfAWatchedProcessWithThatOfAPlan) {
+  DiffRun plan = Side("plan.json", {});
+  plan.report.device = MiB(1000);
+  const DiffReport diff = BuildDiff(plan, WatchedSide(MiB(1010)));
+  EXPECT_THAT(DiffVerdict(diff),
+              StartsWith("B holds 1,010.0 MiB of the device at most, 10.0 MiB (0.99 %) more"));
+  EXPECT_EQ(Json::parse(DiffJson(diff))["totals"]["device"]["delta"], MiB(10).count());
+}
+
 TEST(Diff, IsSymmetricButForTheSign) {
-  const DiffReport ab = BuildDiff(RunOf({}), "a", RunOf({.scores = MiB(7)}), "b");
-  const DiffReport ba = BuildDiff(RunOf({.scores = MiB(7)}), "b", RunOf({}), "a");
+  const DiffReport ab = BuildDiff(Side("a", {}), Side("b", {.scores = MiB(7)}));
+  const DiffReport ba = BuildDiff(Side("b", {.scores = MiB(7)}), Side("a", {}));
   for (size_t i = 0; i < ab.components.size(); ++i) {
     EXPECT_EQ(ab.components[i].delta(), -ba.components[i].delta());
   }

@@ -2,6 +2,7 @@
 #include "report/html_report.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/format.h"
 #include "report/html_sections.h"
@@ -103,15 +104,33 @@ std::string PeakFrame(const std::string& name, size_t number) {
       id, number, heading);
 }
 
+// A run's pictures, in a column of their own where runs stand side by side.
+struct Pictures {
+  std::string name;
+  std::string html;
+};
+
+std::string Columns(std::vector<Pictures> runs) {
+  std::ranges::stable_sort(runs, {}, &Pictures::name);
+  std::string out = "<div class=\"columns\">\n";
+  for (const Pictures& run : runs) out += Format("<div>\n{}</div>\n", run.html);
+  return out + "</div>\n";
+}
+
 std::string Charts(const ReportPage& page) {
-  std::string out;
+  std::vector<Pictures> runs;
   size_t chart = 0;
   for (size_t i = 0; i < page.ledgers.size(); ++i) {
     const PageLedger& run = page.ledgers[i];
-    out += ChartFrame(run.name, chart++);
-    if (run.ledger->peak_allocated() > Bytes(0)) out += PeakFrame(run.name, i);
+    runs.push_back({run.name, ChartFrame(run.name, chart++)});
+    if (run.ledger->peak_allocated() > Bytes(0)) runs.back().html += PeakFrame(run.name, i);
   }
-  for (const PageTimeline& timeline : page.timelines) out += ChartFrame(timeline.name, chart++);
+  for (const PageTimeline& timeline : page.timelines) {
+    runs.push_back({timeline.name, ChartFrame(timeline.name, chart++)});
+  }
+  if (page.side_by_side) return Columns(std::move(runs));
+  std::string out;
+  for (const Pictures& run : runs) out += run.html;
   return out;
 }
 

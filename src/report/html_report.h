@@ -111,6 +111,7 @@ struct ReportPage {
   std::optional<PageRung> limit;  // what there is at most: a line in every timeline
   std::vector<PageLedger> ledgers;
   std::vector<PageTimeline> timelines;
+  bool side_by_side = false;  // pictures of two runs, in two columns and on one scale
   std::vector<PageTable> tables;
   std::vector<PageList> lists;
 };

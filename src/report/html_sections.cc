@@ -65,8 +65,11 @@ PageTable ComponentTable(const PageLedger& run, const PlanReport& report) {
     table.rows.push_back(rows.Row(static_cast<Component>(i), size, i < kAllocatedComponentCount));
   }
   table.totals = {rows.Row(std::string("allocated"), report.allocated, true),
-                  rows.Row(std::string("reserved"), report.reserved, false),
-                  rows.Row(std::string("device"), report.device, false)};
+                  rows.Row(std::string("reserved"), report.reserved, false)};
+  // A recording does not see what lies outside the allocator.
+  if (report.device > report.reserved) {
+    table.totals.push_back(rows.Row(std::string("device"), report.device, false));
+  }
   return table;
 }
 

@@ -11,6 +11,8 @@
 namespace headroom {
 namespace {
 
+constexpr size_t kMostOffers = 6;
+
 std::string Row(const TextStyle& style, std::string_view name, std::optional<Bytes> size,
                 std::string_view meaning) {
   return size ? TotalLine(style, name, *size, meaning) : "";
@@ -33,6 +35,40 @@ std::string Figures(const OomReport& report, const TextStyle& style) {
   return out.empty() ? "" : '\n' + out;
 }
 
+// The changes that suffice alone; where none does, those that do together.
+std::vector<const FitChange*> Offered(const FitReport& offers) {
+  std::vector<const FitChange*> offered;
+  for (const auto* list : {&offers.alone, &offers.together}) {
+    if (!offered.empty()) break;
+    for (const FitChange& change : *list) {
+      if (change.fits && offered.size() < kMostOffers) offered.push_back(&change);
+    }
+  }
+  return offered;
+}
+
+std::string OfferSection(const FitReport& offers, const TextStyle& style) {
+  std::string out = Heading(style, "What headroom fit offers");
+  TextTable table({{"needs"},
+                   {"saves"},
+                   {"step time"},
+                   {"effect", TextTable::Align::kLeft},
+                   {"change", TextTable::Align::kLeft}});
+  for (const FitChange* change : Offered(offers)) {
+    table.Add({FormatBytes(change->needed), FormatBytes(change->saved),
+               Format("{:+.0f} %", change->time_change * 100), change->effect,
+               Format("{}", fmt::join(change->parts, " + "))});
+  }
+  if (!table.empty()) out += table.Text(style);
+  out += Paragraph(style, Margin(), OomOfferSentence(offers));
+  if (!offers.best) return out;
+  const FitBest& best = *offers.best;
+  for (const std::string* line : {&best.command, &best.environment, &best.training_arguments}) {
+    if (!line->empty()) out += Paragraph(style, Margin() + Margin(), *line);
+  }
+  return out;
+}
+
 std::string PlanSection(const OomReport& report, const TextStyle& style) {
   if (!report.plan) return "";
   const OomPlan& plan = *report.plan;
@@ -41,22 +77,8 @@ std::string PlanSection(const OomReport& report, const TextStyle& style) {
   out += TotalLine(style, "allocated", plan.allocated, "at the peak, were there no limit");
   out += TotalLine(style, "reserved", plan.reserved, "likewise");
   out += TotalLine(style, "cap", plan.cap, "the most that could be reserved, from the message");
-  std::string text;
-  if (plan.verdict.fits) {
-    text = Format(
-        "The plan fits with {} to spare: the run was not this recipe, or something "
-        "that the plan does not know (evaluation, another process, a leak) came on "
-        "top.",
-        FormatBytes(plan.verdict.headroom()));
-  } else {
-    text = VerdictSentence(plan.verdict);
-    if (plan.same_request && (plan.same_phase || report.phase.empty())) {
-      text += " The plan reproduces the failure.";
-    } else if (plan.same_phase) {
-      text += " The phase is that of the failure.";
-    }
-  }
-  return out + Paragraph(style, Margin(), text);
+  out += Paragraph(style, Margin(), OomPlanVerdict(report));
+  return plan.offers ? out + OfferSection(*plan.offers, style) : out;
 }
 
 }  // namespace
@@ -71,6 +93,34 @@ std::string OomVerdict(const OomReport& report) {
   text += '.';
   if (!report.guess.empty()) text += " " + report.guess;
   for (const std::string& cause : report.causes) text += " " + cause;
+  return text;
+}
+
+std::string OomPlanVerdict(const OomReport& report) {
+  const OomPlan& plan = *report.plan;
+  if (plan.verdict.fits) {
+    return Format(
+        "The plan fits with {} to spare: the run was not this recipe, or something "
+        "that the plan does not know (evaluation, another process, a leak) came on "
+        "top.",
+        FormatBytes(plan.verdict.headroom()));
+  }
+  std::string text = VerdictSentence(plan.verdict);
+  if (plan.same_request && (plan.same_phase || report.phase.empty())) {
+    text += " The plan reproduces the failure.";
+  } else if (plan.same_phase) {
+    text += " The phase is that of the failure.";
+  }
+  return text;
+}
+
+std::string OomOfferSentence(const FitReport& offers) {
+  if (!offers.best) return "Nothing that was tried makes it fit.";
+  std::string text = Format("The cheapest that fits: {}.", fmt::join(offers.best->parts, " + "));
+  if (offers.largest_batch && offers.largest_batch->value) {
+    text += Format(" The largest batch that fits without a change: {}.",
+                   Thousands(*offers.largest_batch->value));
+  }
   return text;
 }
 

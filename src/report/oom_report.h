@@ -18,6 +18,7 @@
 
 #include "base/bytes.h"
 #include "ledger/component.h"
+#include "report/fit_report.h"
 #include "report/plan_report.h"
 #include "report/text.h"
 
@@ -34,6 +35,8 @@ struct OomPlan {
   // The plan fails too, in the same phase and with the same request to a hundredth.
   bool same_phase = false;
   bool same_request = false;
+  // What `fit` offers under the cap; unset when the plan fits, or when nothing could be tried.
+  std::optional<FitReport> offers;
 };
 
 struct OomReport {
@@ -69,6 +72,10 @@ struct OomReport {
 
 // The verdict in words.
 std::string OomVerdict(const OomReport& report);
+// Whether the plan fits under the cap, and whether it fails as the run did. REQUIRES: report.plan.
+std::string OomPlanVerdict(const OomReport& report);
+// "The cheapest change that fits: micro-batch 2 x 2.", or that none does.
+std::string OomOfferSentence(const FitReport& offers);
 
 std::string OomText(const OomReport& report, const TextStyle& style);
 

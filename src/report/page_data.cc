@@ -227,9 +227,10 @@ std::string WithoutTags(const std::string& text) {
 std::string PageData(const ReportPage& page) {
   Json components = Json::array();
   for (int i = 0; i < kComponentCount; ++i) components.push_back(Name(static_cast<Component>(i)));
-  Json json = {{"format", "headroom.page"}, {"schema", 1},      {"components", components},
-               {"kinds", KindNames()},      {"limit", nullptr}, {"charts", Json::array()},
-               {"peaks", Json::array()}};
+  Json json = {{"format", "headroom.page"}, {"schema", 1},
+               {"components", components},  {"kinds", KindNames()},
+               {"limit", nullptr},          {"one_scale", page.side_by_side},
+               {"charts", Json::array()},   {"peaks", Json::array()}};
   if (page.limit)
     json["limit"] = {{"name", page.limit->name}, {"bytes", page.limit->bytes.count()}};
   for (const PageLedger& run : page.ledgers) {

@@ -16,6 +16,7 @@ import unittest
 import browser
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "golden" / "data"
+SNAPSHOTS = DATA.parent.parent / "data" / "snapshots"
 HEADROOM = ""
 PICTURES = None
 INTERACTIVE_SECONDS = 1.0
@@ -197,6 +198,51 @@ class Page(unittest.TestCase):
         self.assertGreater(target.stat().st_size, 10_000)
         if PICTURES:
             (PICTURES / "plan.pdf").write_bytes(target.read_bytes())
+
+
+class Compared(unittest.TestCase):
+    """The page of diff: two runs in two columns."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.folder.name) / "diff.html"
+        subprocess.run(
+            [HEADROOM, "diff", SNAPSHOTS / "albert-base--b4-s512-bf16.pickle.gz",
+             SNAPSHOTS / "oom-gpt2.pickle.gz", "--html", str(cls.path)],
+            check=True, stdout=subprocess.DEVNULL, timeout=60)
+        cls.tab = browser.Browser(browser.find())
+        cls.tab.__enter__()
+        cls.tab.resize(1600, 900)
+        cls.tab.open(cls.path)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.tab.__exit__()
+        cls.folder.cleanup()
+
+    def boxes(self):
+        return self.tab.run("[...document.querySelectorAll('.chart')].map(c => {"
+                            " const b = c.getBoundingClientRect(); return [b.x, b.y, b.right]; })")
+
+    def test_stands_in_two_columns_where_there_is_room(self):
+        self.tab.resize(1600, 900)
+        (_, top, right), (left, other_top, _) = self.boxes()
+        self.assertEqual(top, other_top)
+        self.assertGreater(left, right)
+        self.assertEqual(self.tab.console, [])
+        if PICTURES:
+            self.tab.screenshot(PICTURES / "diff.png")
+        self.tab.resize(700, 900)
+        (_, top, _), (_, other_top, _) = self.boxes()
+        self.assertGreater(other_top, top)
+
+    def test_the_lower_run_keeps_the_scale_of_the_higher(self):
+        self.tab.resize(1600, 900)
+        scales = self.tab.run("[...document.querySelectorAll('.plot')].map(plot => "
+                              "[...plot.querySelectorAll('text')].map(t => t.textContent)"
+                              ".filter(t => /GiB|MiB/.test(t) && !/peak/.test(t)).join())")
+        self.assertEqual(scales[0], scales[1])
 
 
 def main():

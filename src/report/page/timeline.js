@@ -191,7 +191,7 @@ class Timeline {
       below = above;
     }
     this.drawn = this.momentsToDraw();
-    let highest = 1;
+    let highest = common_top;
     for (let i = 0; i < length; ++i) highest = Math.max(highest, below[i]);
     const limit = report.limit ? report.limit.bytes : 0;
     // A limit far above the run would flatten it.

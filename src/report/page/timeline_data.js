@@ -91,3 +91,17 @@ function stepsOf(chart) {
   }
   return [...steps.values()];
 }
+
+function topOf({at, layers}) {
+  let top = 1;
+  for (let i = 0; i < at.length; ++i) {
+    let sum = 0;
+    for (const layer of layers) sum += layer.bytes[i];
+    top = Math.max(top, sum);
+  }
+  return top;
+}
+
+// What every chart reaches up to at least: where runs stand side by side, the higher one.
+const common_top =
+  report.one_scale ? Math.max(...report.charts.map((chart) => topOf(decodeChart(chart))), 1) : 1;
