@@ -56,7 +56,9 @@ class Trial {
   bool Run(const AllocatorOptions& options, std::span<const observe::AllocatorStep> steps,
            std::optional<Bytes> limit, Bytes& reserved) {
     allocator_ = predict::MakeAllocator(options, limit);
-    handles_.assign(replay_.blocks.size(), std::nullopt);
+    uint32_t last = 0;
+    for (const observe::AllocatorStep& step : steps) last = std::max(last, step.block);
+    handles_.assign(size_t{last} + 1, std::nullopt);
     release_ = 0;
     kernels_loaded_ = false;
     reserved = Bytes(0);
@@ -130,20 +132,10 @@ AllocatorOptions OptionsOf(const observe::Snapshot& snapshot) {
   return options;
 }
 
-// Reserved after `event`.
-Bytes ReservedAfter(const observe::Snapshot& snapshot, const observe::Replay& replay,
-                    uint32_t event) {
-  Bytes reserved = replay.start_reserved;
-  for (uint32_t i = replay.events.first; i <= event; ++i) {
-    reserved += Bytes(observe::ReservedChange(snapshot, i));
-  }
-  return reserved;
-}
-
-Ending EndingOf(const observe::Snapshot& snapshot, const observe::Replay& replay) {
+Ending EndingOf(const observe::Replay& replay) {
   if (replay.ooms.empty()) return {};
   const observe::OomEvent& oom = replay.ooms.back();
-  const Bytes reserved = ReservedAfter(snapshot, replay, oom.event);
+  const Bytes reserved = observe::ReservedAfter(replay, oom.event);
   // Where the device itself was full, its free memory says how much there was.
   if (oom.device_free < oom.requested) {
     const Bytes limit = reserved + oom.device_free;
@@ -154,10 +146,10 @@ Ending EndingOf(const observe::Snapshot& snapshot, const observe::Replay& replay
           reserved + oom.requested - Bytes(1)};
 }
 
-std::vector<uint32_t> Releases(const observe::Snapshot& snapshot, const observe::Replay& replay) {
+std::vector<uint32_t> Releases(const observe::Replay& replay) {
   std::vector<uint32_t> releases;
-  for (uint32_t i = replay.events.first; i < replay.events.end(); ++i) {
-    if (snapshot.events.action[i] == observe::Action::kSegmentFree) releases.push_back(i);
+  for (const observe::SegmentEvent& segment : replay.segments) {
+    if (segment.action == observe::Action::kSegmentFree) releases.push_back(segment.event);
   }
   return releases;
 }
@@ -169,7 +161,7 @@ AllocatorTrials PlayThroughAllocators(const observe::Snapshot& snapshot,
                                       const observe::Classification& classes) {
   AllocatorTrials result;
   if (replay.events.count == 0 || replay.blocks.empty()) return result;
-  const Ending ending = EndingOf(snapshot, replay);
+  const Ending ending = EndingOf(replay);
   uint32_t end = kNoEvent;
   if (replay.events.count > kMostEvents && ending.event == kNoEvent) {
     end = replay.events.first + kMostEvents;
@@ -177,7 +169,7 @@ AllocatorTrials PlayThroughAllocators(const observe::Snapshot& snapshot,
                          Thousands(kMostEvents), Thousands(replay.events.count));
   }
   const std::vector<observe::AllocatorStep> steps = observe::AllocatorSteps(replay, end);
-  Trial trial(replay, classes, Releases(snapshot, replay), ending);
+  Trial trial(replay, classes, Releases(replay), ending);
   AllocatorOptions options = OptionsOf(snapshot);
   result.trials.push_back(trial.Play("native", options, steps));
   options.backend = AllocatorOptions::Backend::kExpandableSegments;

@@ -115,7 +115,7 @@ std::vector<HolderRow> ModuleRows(const Ledger& ledger) {
 
 std::vector<GrowthRow> GrowthRows(const StudiedSnapshot& study) {
   std::vector<GrowthRow> rows;
-  for (const observe::Growth& growth : observe::FindGrowth(study.replay, study.classes)) {
+  for (const observe::Growth& growth : study.growth) {
     rows.push_back({PlaceOf(study, growth.stack), growth.component, growth.per_step(),
                     static_cast<int64_t>(growth.after_step.size()) - 1});
   }
@@ -128,10 +128,7 @@ FailureReport FailureOf(const StudiedSnapshot& study, const observe::OomEvent& o
   failure.device_free = oom.device_free;
   const observe::ObservedTotals totals = observe::TotalsAt(study.replay, study.classes, oom.event);
   failure.allocated = totals.allocated;
-  failure.reserved = study.replay.start_reserved;
-  for (uint32_t i = study.replay.events.first; i <= oom.event; ++i) {
-    failure.reserved += Bytes(observe::ReservedChange(study.snapshot, i));
-  }
+  failure.reserved = observe::ReservedAfter(study.replay, oom.event);
   const observe::StackClass& stack = study.classes.stacks[oom.stack];
   const observe::PhaseSpan* span = study.classes.phases.At(oom.event);
   failure.step = span == nullptr ? 0 : span->step;
@@ -257,9 +254,14 @@ Result<StudiedSnapshot> StudySnapshot(observe::Snapshot snapshot, const std::str
   if (!played.ok()) return played.error().In(origin);
   observe::Replay replay = std::move(played).value();
   observe::Classification classes = observe::Classify(snapshot, replay, sizes);
+  // Before the ledger, which is the largest of all: what this takes is free again by then.
+  std::vector<observe::Growth> growth = observe::FindGrowth(replay, classes);
+  // All that is asked of events from here on stands in the replay.
+  snapshot.events = observe::EventTable();
   Ledger ledger = observe::BuildLedger(snapshot, replay, classes);
   return StudiedSnapshot{std::move(snapshot), std::move(replay), std::move(classes),
-                         std::move(ledger),   std::move(name),   parameters};
+                         std::move(growth),   std::move(ledger), std::move(name),
+                         parameters};
 }
 
 PlanReport BuildRunReport(const StudiedSnapshot& study) {

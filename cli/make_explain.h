@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "ledger/ledger.h"
 #include "observe/classify.h"
+#include "observe/holders.h"
 #include "observe/snapshot.h"
 #include "plan_options.h"
 #include "report/explain_report.h"
@@ -21,6 +22,7 @@ struct StudiedSnapshot {
   observe::Snapshot snapshot;
   observe::Replay replay;
   observe::Classification classes;
+  std::vector<observe::Growth> growth;
   Ledger ledger;
   std::string model;  // empty when none was given
   int64_t parameters = 0;

@@ -62,7 +62,7 @@ void BlockClassifier::FindBufferLine() {
 std::optional<Component> BlockClassifier::Category(size_t i) const {
   const BlockLife& block = replay_.blocks[i];
   if (block.from_before()) return std::nullopt;
-  const uint16_t context = snapshot_.events.context[block.alloc_event];
+  const uint16_t context = snapshot_.events[block.alloc_event].context;
   const StringId category = snapshot_.contexts[context].category;
   if (category == StringId()) return std::nullopt;
   return ComponentOfCategory(snapshot_.strings.Get(category));

@@ -38,11 +38,14 @@ struct BlockClass {
   Component component = Component::kTemporaries;
   Kind kind = Kind::kOther;
   Stage stage = Stage::kUnknown;
-  bool explained = false;
+  bool explained : 1 = false;
   // Alive when the backward pass after it began: what autograd kept, or what happened to live.
-  bool saved = false;
+  bool saved : 1 = false;
   uint32_t name = 0;  // position in Classification::names, 0 for none: the parameter it belongs to
 };
+
+// A long recording has millions.
+static_assert(sizeof(BlockClass) == 8);
 
 struct Classification {
   std::vector<BlockClass> blocks;  // as Replay::blocks

@@ -71,10 +71,19 @@ void ExpectTrainingState(const Study& study, int64_t parameters) {
   EXPECT_LT(peak.unexplained.count() * 50, peak.allocated.count());
 }
 
+template <typename Change>  // StackId change(StackId)
+void ChangeStacks(Snapshot* s, const Change& change) {
+  for (size_t i = 0; i < s->events.count(); ++i) {
+    Event event = s->events[i];
+    event.stack = change(event.stack);
+    s->events.Set(i, event);
+  }
+  for (Block& block : s->blocks) block.stack = change(block.stack);
+}
+
 void DropStacks(Snapshot* s) {
   s->stacks = StackTable();
-  for (StackId& stack : s->events.stack) stack = StackId();
-  for (Block& block : s->blocks) block.stack = StackId();
+  ChangeStacks(s, [](StackId) { return StackId(); });
 }
 
 // What _record_memory_history(stacks="python") would have written.
@@ -88,8 +97,7 @@ void KeepPythonFrames(Snapshot* s) {
     }
     ids.push_back(python.Intern(frames.size(), [&](size_t f) { return frames[f]; }));
   }
-  for (StackId& stack : s->events.stack) stack = ids[static_cast<uint32_t>(stack)];
-  for (Block& block : s->blocks) block.stack = ids[static_cast<uint32_t>(block.stack)];
+  ChangeStacks(s, [&](StackId stack) { return ids[static_cast<uint32_t>(stack)]; });
   s->stacks = std::move(python);
 }
 

@@ -46,10 +46,10 @@ TEST(Holders, NamesLogitsAndLossInAnOutOfMemory) {
 
 TEST(Holders, DescribesStacks) {
   const Snapshot snapshot = Read("tiny-protocol4.pickle");
-  EXPECT_EQ(DescribeStack(snapshot, snapshot.events.stack[1]),
+  EXPECT_EQ(DescribeStack(snapshot, snapshot.events[1].stack),
             "linear.py:125 forward < train.py:7 <module>");
-  EXPECT_EQ(DescribeStack(snapshot, snapshot.events.stack[1], 1), "linear.py:125 forward");
-  EXPECT_EQ(DescribeStack(snapshot, snapshot.events.stack[2]),
+  EXPECT_EQ(DescribeStack(snapshot, snapshot.events[1].stack, 1), "linear.py:125 forward");
+  EXPECT_EQ(DescribeStack(snapshot, snapshot.events[2].stack),
             "torch::autograd::Engine::thread_main");
   EXPECT_EQ(DescribeStack(snapshot, StackId()), "no stack");
 }
@@ -57,21 +57,15 @@ TEST(Holders, DescribesStacks) {
 // Four steps of a program whose every step leaves one more block behind.
 Snapshot Leaking(int64_t leak) {
   Snapshot s = Read("tiny-protocol4.pickle");
-  const StackId forward = s.events.stack[1];
-  const StackId engine = s.events.stack[2];
-  const StackId optimizer = s.events.stack[4];
+  const StackId forward = s.events[1].stack;
+  const StackId engine = s.events[2].stack;
+  const StackId optimizer = s.events[4].stack;
   s.segments.clear();
   s.annotations.clear();
   s.events = {};
   uint64_t address = 512;
   const auto add = [&](Action action, uint64_t at, int64_t size, StackId stack) {
-    s.events.action.push_back(action);
-    s.events.addr.push_back(at);
-    s.events.size.push_back(size);
-    s.events.time_us.push_back(0);
-    s.events.stack.push_back(stack);
-    s.events.stream.push_back(0);
-    s.events.context.push_back(0);
+    s.events.Add({.addr = at, .size = size, .stack = stack, .action = action}, 0);
   };
   for (int step = 0; step < 4; ++step) {
     add(Action::kAlloc, address += 4096, 1024, forward);

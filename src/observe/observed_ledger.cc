@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
+#include "base/check.h"
 #include "observe/classify.h"
 
 namespace headroom::observe {
@@ -12,28 +13,34 @@ constexpr size_t kMostOps = 60'000;
 class LedgerBuilder {
  public:
   LedgerBuilder(const Snapshot& snapshot, const Replay& replay, const Classification& classes)
-      : snapshot_(snapshot), replay_(replay), classes_(classes), ids_(replay.blocks.size()) {
+      : replay_(replay), classes_(classes) {
     modules_.assign(snapshot.stacks.size(), kNone);
     ops_.assign(snapshot.stacks.size(), kNone);
     unexplained_ = ledger_.InternOp("unexplained");
   }
 
   Ledger Build() {
-    ledger_.Reserve(2 * replay_.blocks.size() + classes_.phases.cuts.size() + 16);
+    ledger_.Reserve(EventCount());
     if (replay_.start_reserved != Bytes(0)) ledger_.ChangeReserved(replay_.start_reserved);
     size_t next = 0;  // block to be born
     for (; next < replay_.blocks.size() && replay_.blocks[next].from_before(); ++next) Alloc(next);
     const std::vector<uint32_t> dying = DyingByEvent();
     for (uint32_t event = replay_.events.first; event < replay_.events.end(); ++event) {
       MarkUpTo(event);
-      const int64_t reserved = ReservedChange(snapshot_, event);
-      if (reserved != 0) ledger_.ChangeReserved(Bytes(reserved));
+      const std::vector<SegmentEvent>& segments = replay_.segments;
+      for (; segment_ < segments.size() && segments[segment_].event == event; ++segment_) {
+        if (segments[segment_].change != Bytes(0)) {
+          ledger_.ChangeReserved(segments[segment_].change);
+        }
+      }
       // A contradiction frees the old block with the event that puts a new one in its place.
       if (const uint32_t dead = dying[event - replay_.events.first]; dead != kNone) {
-        ledger_.Free(ids_[dead]);
+        ledger_.Free(BlockId(dead));
       }
       if (next < replay_.blocks.size() && replay_.blocks[next].alloc_event == event) Alloc(next++);
-      if (snapshot_.events.action[event] == Action::kOom) ledger_.Mark("oom", StepAt(event));
+      for (; oom_ < replay_.ooms.size() && replay_.ooms[oom_].event == event; ++oom_) {
+        ledger_.Mark("oom", StepAt(event));
+      }
     }
     MarkUpTo(kNoEvent);
     // What follows the last phase mark belongs to a phase that the recording did not see end.
@@ -45,6 +52,14 @@ class LedgerBuilder {
 
  private:
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+
+  // Exact but for a few, because to grow a ledger of millions is to hold it twice.
+  size_t EventCount() const {
+    size_t count = replay_.blocks.size() + replay_.segments.size() + replay_.ooms.size() +
+                   classes_.phases.cuts.size() + 16;
+    for (const BlockLife& block : replay_.blocks) count += block.free_event != kNoEvent ? 1 : 0;
+    return count;
+  }
 
   std::vector<uint32_t> DyingByEvent() const {
     std::vector<uint32_t> dying(replay_.events.count, kNone);
@@ -73,7 +88,8 @@ class LedgerBuilder {
     const ModuleId module =
         c.name != 0 ? ledger_.InternModule(classes_.names[c.name]) : ModuleOf(block.stack);
     const OpId op = c.explained ? OpOf(block.stack) : unexplained_;
-    ids_[i] = ledger_.Alloc(Bytes(block.bytes), c.component, c.kind, module, op);
+    const BlockId id = ledger_.Alloc(Bytes(block.bytes), c.component, c.kind, module, op);
+    HEADROOM_CHECK(static_cast<size_t>(id) == i, "blocks are numbered in order of allocation");
   }
 
   ModuleId ModuleOf(StackId stack) {
@@ -93,14 +109,14 @@ class LedgerBuilder {
     return OpId(static_cast<uint16_t>(known));
   }
 
-  const Snapshot& snapshot_;
   const Replay& replay_;
   const Classification& classes_;
   Ledger ledger_;
-  std::vector<BlockId> ids_;
   std::vector<uint32_t> modules_;  // by stack
   std::vector<uint32_t> ops_;      // by stack
   OpId unexplained_{};
+  size_t segment_ = 0;  // the next of replay_.segments
+  size_t oom_ = 0;
   size_t cut_ = 0;
 };
 

@@ -52,21 +52,21 @@ class Finder {
   const Snapshot& snapshot_;
   const Replay& replay_;
   const StackClasses& stacks_;
-  const TraceColumns& events_;
+  const EventTable& events_;
   std::vector<Window> windows_;  // of optimizer steps
   Phases phases_;
 };
 
 uint32_t Finder::EventAt(uint64_t time_us) const {
-  const auto first = events_.time_us.begin() + replay_.events.first;
-  const auto end = events_.time_us.begin() + replay_.events.end();
-  return static_cast<uint32_t>(std::lower_bound(first, end, time_us) - events_.time_us.begin());
+  const auto first = events_.times().begin() + replay_.events.first;
+  const auto end = events_.times().begin() + replay_.events.end();
+  return static_cast<uint32_t>(std::lower_bound(first, end, time_us) - events_.times().begin());
 }
 
 // "Optimizer.step#AdamW.step", START and END (torch/optim/optimizer.py, profile_hook_step, 2.11).
 void Finder::FindOptimizerWindows() {
   const Range range = replay_.events;
-  if (range.count == 0 || events_.time_us[range.end() - 1] == 0) return;
+  if (range.count == 0 || events_.times()[range.end() - 1] == 0) return;
   bool on_device = false;
   for (const Annotation& annotation : snapshot_.annotations) {
     on_device |= annotation.device == replay_.device;
@@ -90,8 +90,8 @@ void Finder::FindOptimizerWindows() {
 }
 
 std::optional<Stage> Finder::StageOfEvent(uint32_t event, Stage current) const {
-  const StackClass& stack = stacks_[events_.stack[event]];
-  if (events_.action[event] != Action::kAlloc) {
+  const StackClass& stack = stacks_[events_[event].stack];
+  if (events_[event].action != Action::kAlloc) {
     // A free prolongs what it is part of; it begins nothing.
     if (stack.stage == current && IsPhase(current)) return current;
     return std::nullopt;
@@ -188,8 +188,8 @@ void Finder::Cut() {
   for (size_t i = 0; i < phases_.spans.size(); ++i) {
     const PhaseSpan& span = phases_.spans[i];
     for (; event < span.first; ++event) {
-      const bool batch = events_.action[event] == Action::kAlloc &&
-                         stacks_[events_.stack[event]].stage == Stage::kData;
+      const bool batch = events_[event].action == Action::kAlloc &&
+                         stacks_[events_[event].stack].stage == Stage::kData;
       if (batch && data == kNoEvent) data = event;
     }
     const Stage before = i == 0 ? Stage::kUnknown : phases_.spans[i - 1].stage;

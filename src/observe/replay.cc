@@ -42,6 +42,24 @@ class Player {
   Result<Replay> Play();
 
  private:
+  bool IsOfSegments(Action action) {
+    return action == Action::kSegmentAlloc || action == Action::kSegmentMap ||
+           action == Action::kSegmentFree || action == Action::kSegmentUnmap;
+  }
+
+  int64_t ReservedChange(const Event& event) {
+    switch (event.action) {
+      case Action::kSegmentAlloc:
+      case Action::kSegmentMap:
+        return event.size;
+      case Action::kSegmentFree:
+      case Action::kSegmentUnmap:
+        return -event.size;
+      default:
+        return 0;
+    }
+  }
+
   bool IsDeath(Action action) const { return action == death_ || action == Action::kFree; }
   void ChooseDeath();
   Before FindBefore();
@@ -53,7 +71,7 @@ class Player {
   void ReadFinalState();
 
   const Snapshot& snapshot_;
-  const TraceColumns& events_;
+  const EventTable& events_;
   SegmentMap map_;
   AddressMap live_;  // address -> position in replay_.blocks
   Replay replay_;
@@ -67,8 +85,8 @@ class Player {
 void Player::ChooseDeath() {
   bool requested = false;
   for (uint32_t i = replay_.events.first; i < replay_.events.end(); ++i) {
-    if (events_.action[i] == Action::kFreeCompleted) return;
-    requested |= events_.action[i] == Action::kFreeRequested;
+    if (events_[i].action == Action::kFreeCompleted) return;
+    requested |= events_[i].action == Action::kFreeRequested;
   }
   if (requested) death_ = Action::kFreeRequested;
 }
@@ -78,19 +96,19 @@ Before Player::FindBefore() {
   AddressMap seen;  // 1: allocated in the trace and alive
   std::unordered_set<uint64_t> segments_seen;
   for (uint32_t i = replay_.events.first; i < replay_.events.end(); ++i) {
-    const uint64_t address = events_.addr[i];
-    const Action action = events_.action[i];
+    const uint64_t address = events_[i].addr;
+    const Action action = events_[i].action;
     if (action == Action::kAlloc) {
       seen.Set(address, 1);
     } else if (IsDeath(action)) {
       if (seen.Find(address) == nullptr) {
-        before.blocks.push_back({address, events_.size[i], events_.size[i], false, StackId()});
+        before.blocks.push_back({address, events_[i].size, events_[i].size, false, StackId()});
       }
       seen.Erase(address);
     } else if (action == Action::kSegmentAlloc) {
       segments_seen.insert(address);
     } else if (action == Action::kSegmentFree && !segments_seen.contains(address)) {
-      before.segments.emplace_back(address, events_.size[i]);
+      before.segments.emplace_back(address, events_[i].size);
       segments_seen.insert(address);
     }
   }
@@ -123,8 +141,8 @@ void Player::PlaceBefore(const Before& before) {
       continue;
     }
     live_.Set(known->address, static_cast<uint32_t>(replay_.blocks.size()));
-    replay_.blocks.push_back({known->address, bytes, kNoEvent, kNoEvent, known->stack,
-                              Surplus(bytes, known->requested)});
+    replay_.blocks.push_back(
+        {bytes, kNoEvent, kNoEvent, known->stack, Surplus(bytes, known->requested)});
     allocated_ += bytes;
   }
 }
@@ -144,9 +162,9 @@ void Player::FindRest(uint64_t address) {
 }
 
 void Player::Alloc(uint32_t event) {
-  const uint64_t address = events_.addr[event];
+  const uint64_t address = events_[event].addr;
   if (!map_.HasFree(address)) FindRest(address);
-  const int64_t bytes = map_.Take(address, events_.size[event]);
+  const int64_t bytes = map_.Take(address, events_[event].size);
   if (uint32_t* old = live_.Find(address)) {
     // Two live blocks at one address: the free in between was not recorded.
     ++replay_.contradictions;
@@ -156,12 +174,12 @@ void Player::Alloc(uint32_t event) {
   }
   live_.Set(address, static_cast<uint32_t>(replay_.blocks.size()));
   replay_.blocks.push_back(
-      {address, bytes, event, kNoEvent, events_.stack[event], Surplus(bytes, events_.size[event])});
+      {bytes, event, kNoEvent, events_[event].stack, Surplus(bytes, events_[event].size)});
   allocated_ += bytes;
 }
 
 void Player::Free(uint32_t event) {
-  const uint64_t address = events_.addr[event];
+  const uint64_t address = events_[event].addr;
   const uint32_t* block = live_.Find(address);
   if (block == nullptr) {
     ++replay_.contradictions;
@@ -174,21 +192,25 @@ void Player::Free(uint32_t event) {
 }
 
 void Player::PlayEvent(uint32_t event) {
-  const Action action = events_.action[event];
+  const Action action = events_[event].action;
   if (action == Action::kAlloc) {
     Alloc(event);
   } else if (IsDeath(action)) {
     Free(event);
   } else if (action == Action::kSegmentAlloc) {
-    map_.AddSegment(events_.addr[event], events_.size[event]);
+    map_.AddSegment(events_[event].addr, events_[event].size);
   } else if (action == Action::kSegmentFree) {
-    map_.RemoveSegment(events_.addr[event]);
+    map_.RemoveSegment(events_[event].addr);
   } else if (action == Action::kOom) {
-    replay_.ooms.push_back({event, Bytes(events_.size[event]),
-                            Bytes(static_cast<int64_t>(events_.addr[event] & INT64_MAX)),
-                            events_.stack[event]});
+    replay_.ooms.push_back({event, Bytes(events_[event].size),
+                            Bytes(static_cast<int64_t>(events_[event].addr & INT64_MAX)),
+                            events_[event].stack});
   }
-  reserved_ += ReservedChange(snapshot_, event);
+  if (IsOfSegments(action)) {
+    const int64_t change = ReservedChange(events_[event]);
+    replay_.segments.push_back({event, action, Bytes(change)});
+    reserved_ += change;
+  }
 }
 
 void Player::ReadFinalState() {
@@ -223,8 +245,8 @@ Result<Replay> Player::Play() {
   size_t allocs = 0;
   int64_t reserved_net = 0;
   for (uint32_t i = replay_.events.first; i < replay_.events.end(); ++i) {
-    allocs += events_.action[i] == Action::kAlloc ? 1 : 0;
-    reserved_net += ReservedChange(snapshot_, i);
+    allocs += events_[i].action == Action::kAlloc ? 1 : 0;
+    reserved_net += ReservedChange(events_[i]);
     if (std::abs(reserved_net) > kMostBytes) {
       return Error::BadInput("segments of more bytes than any machine has");
     }
@@ -253,17 +275,12 @@ Result<Replay> Player::Play() {
 
 }  // namespace
 
-int64_t ReservedChange(const Snapshot& snapshot, uint32_t event) {
-  switch (snapshot.events.action[event]) {
-    case Action::kSegmentAlloc:
-    case Action::kSegmentMap:
-      return snapshot.events.size[event];
-    case Action::kSegmentFree:
-    case Action::kSegmentUnmap:
-      return -snapshot.events.size[event];
-    default:
-      return 0;
+Bytes ReservedAfter(const Replay& replay, uint32_t event) {
+  Bytes reserved = replay.start_reserved;
+  for (const SegmentEvent& segment : replay.segments) {
+    if (segment.event <= event) reserved += segment.change;
   }
+  return reserved;
 }
 
 std::vector<int> DevicesIn(const Snapshot& snapshot) {

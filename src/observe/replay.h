@@ -25,7 +25,6 @@ namespace headroom::observe {
 inline constexpr uint32_t kNoEvent = std::numeric_limits<uint32_t>::max();
 
 struct BlockLife {
-  uint64_t address = 0;
   int64_t bytes = 0;                // handed out, at least what was asked for
   uint32_t alloc_event = kNoEvent;  // position in Snapshot::events; kNoEvent: from before
   uint32_t free_event = kNoEvent;   // kNoEvent: alive at the end
@@ -42,6 +41,13 @@ struct OomEvent {
   Bytes requested;
   Bytes device_free;
   StackId stack{};
+};
+
+// The allocator takes memory from the device, or gives it back.
+struct SegmentEvent {
+  uint32_t event = 0;
+  Action action = Action::kSegmentAlloc;
+  Bytes change;  // of the reserved total
 };
 
 // What the segments say about the end.
@@ -65,6 +71,7 @@ struct Replay {
   Bytes end_allocated;
   Bytes end_reserved;
   uint32_t peak_event = kNoEvent;  // the first at which allocated is highest; kNoEvent: the start
+  std::vector<SegmentEvent> segments;  // in order, as are
   std::vector<OomEvent> ooms;
   FinalState final_state;
   // Events that contradict the rest: frees of unknown blocks, blocks at addresses in use.
@@ -80,7 +87,7 @@ std::vector<int> DevicesIn(const Snapshot& snapshot);
 // Plays one device. Fails only on sums that no machine's memory has.
 Result<Replay> ReplayDevice(const Snapshot& snapshot, int device);
 
-// Change of the reserved total that an event makes.
-int64_t ReservedChange(const Snapshot& snapshot, uint32_t event);
+// Reserved after `event`.
+Bytes ReservedAfter(const Replay& replay, uint32_t event);
 
 }  // namespace headroom::observe

@@ -23,14 +23,8 @@ Snapshot Read(const std::string& name) {
 }
 
 void AddEvent(Snapshot* snapshot, Action action, uint64_t address, int64_t size) {
-  TraceColumns& columns = snapshot->events;
-  columns.action.push_back(action);
-  columns.addr.push_back(address);
-  columns.size.push_back(size);
-  columns.time_us.push_back(columns.count());
-  columns.stack.push_back(StackId());
-  columns.stream.push_back(0);
-  columns.context.push_back(0);
+  EventTable& events = snapshot->events;
+  events.Add({.addr = address, .size = size, .action = action}, events.count() + 1);
 }
 
 // A caching allocator that keeps its own books: what the replay must find from the trace alone.
@@ -54,8 +48,8 @@ class ModelAllocator {
   Snapshot Recording(size_t first) const {
     Snapshot out;
     for (size_t i = first; i < snapshot_.events.count(); ++i) {
-      AddEvent(&out, snapshot_.events.action[i], snapshot_.events.addr[i],
-               snapshot_.events.size[i]);
+      AddEvent(&out, snapshot_.events[i].action, snapshot_.events[i].addr,
+               snapshot_.events[i].size);
     }
     out.devices.push_back({0, static_cast<uint32_t>(out.events.count())});
     out.streams.push_back(0);

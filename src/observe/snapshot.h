@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Snapshot: what torch.cuda.memory._dump_snapshot wrote, in columns.
+// Snapshot: what torch.cuda.memory._dump_snapshot wrote, in tables.
 //
 // Two halves: the trace (what happened, oldest first, per device) and the segments (what stood at
 // the end). Either may be missing, and so may every field: what an older PyTorch did not write
@@ -25,27 +25,13 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "observe/event_table.h"
 #include "observe/stack_table.h"
 #include "observe/string_table.h"
 
 namespace headroom::observe {
 
 class ByteSource;
-
-enum class Action : uint8_t {
-  kAlloc,          // a block is handed out
-  kFreeRequested,  // its tensor died, while other streams still used it
-  kFreeCompleted,  // it can be handed out again; the request too, where both came at once
-  kFree,           // legacy: both at once
-  kSegmentAlloc,   // cudaMalloc
-  kSegmentFree,
-  kSegmentMap,  // expandable segments: physical pages come and go
-  kSegmentUnmap,
-  kOom,
-  kSnapshot,
-  kOther,
-};
-std::string_view Name(Action action);  // as the file spells it
 
 // What events share in groups: most of a file has one of these.
 struct EventContext {
@@ -56,19 +42,6 @@ struct EventContext {
   uint32_t pool_second = 0;
   StackId forward_stack{};  // of the forward op whose backward allocates
   bool operator==(const EventContext&) const = default;
-};
-
-// Events of all devices, one column a field.
-struct TraceColumns {
-  std::vector<Action> action;
-  std::vector<uint64_t> addr;  // for kOom: what the device reported free
-  std::vector<int64_t> size;   // as asked for (PyTorch 2.x); some versions wrote the block's size
-  std::vector<uint64_t> time_us;
-  std::vector<StackId> stack;
-  std::vector<uint16_t> stream;   // position in Snapshot::streams
-  std::vector<uint16_t> context;  // position in Snapshot::contexts
-
-  size_t count() const { return action.size(); }
 };
 
 // Positions first … first + count - 1 of a table.
@@ -124,7 +97,7 @@ struct Snapshot {
   FrameTable frames;
   StackTable stacks;
 
-  TraceColumns events;
+  EventTable events;                // of all devices
   std::vector<Range> devices;       // events of device i
   std::vector<Range> host_devices;  // events of pinned host memory (PyTorch 2.14)
   std::vector<uint64_t> streams;

@@ -34,14 +34,7 @@ bool Has(uint64_t keys, SnapshotKey key) { return (keys & Bit(key)) != 0; }
 
 SnapshotBuilder::SnapshotBuilder(uint64_t expected_bytes) {
   const uint64_t events = std::min(expected_bytes / kBytesPerEvent, kMostReserved);
-  TraceColumns& columns = snapshot_.events;
-  columns.action.reserve(events);
-  columns.addr.reserve(events);
-  columns.size.reserve(events);
-  columns.time_us.reserve(events);
-  columns.stack.reserve(events);
-  columns.stream.reserve(events);
-  columns.context.reserve(events);
+  snapshot_.events.Reserve(events);
   snapshot_.contexts.emplace_back();
   snapshot_.streams.push_back(0);
 }
@@ -79,49 +72,34 @@ PickleValue SnapshotBuilder::TakeDict(PickleReader& reader, std::span<const Pick
 }
 
 PickleValue SnapshotBuilder::TakeEvent(PickleReader& reader, std::span<const PickleValue> pairs) {
-  TraceColumns& columns = snapshot_.events;
-  const size_t row = columns.count();
-  if (row >= kMostEvents) {
+  EventTable& events = snapshot_.events;
+  if (events.count() >= kMostEvents) {
     reader.Fail(Format("more than {} events", kMostEvents));
     return {};
   }
-  columns.action.push_back(Action::kOther);
-  columns.addr.push_back(0);
-  columns.size.push_back(0);
-  columns.time_us.push_back(0);
-  columns.stack.push_back(StackId());
-  columns.stream.push_back(0);
-  columns.context.push_back(0);
-  ApplyToEvent(reader, row, pairs);
-  return PickleValue::Custom(kEvent, MergedFree(row));
+  TimedEvent taken;
+  ApplyToEvent(reader, taken, pairs);
+  if (CompletesLast(taken.event)) {
+    events.Set(events.count() - 1, taken.event);
+  } else {
+    events.Add(taken.event, taken.time_us);
+  }
+  return PickleValue::Custom(kEvent, events.count() - 1);
 }
 
 // A third of a recording are requests to free that the next event completes. The pair becomes the
 // row of the request.
-size_t SnapshotBuilder::MergedFree(size_t row) {
-  TraceColumns& columns = snapshot_.events;
-  const bool pair = row > 0 && columns.action[row] == Action::kFreeCompleted &&
-                    columns.action[row - 1] == Action::kFreeRequested &&
-                    columns.addr[row] == columns.addr[row - 1] &&
-                    columns.size[row] == columns.size[row - 1] &&
-                    columns.stream[row] == columns.stream[row - 1] &&
-                    columns.stack[row] == columns.stack[row - 1];
-  if (!pair) return row;
-  columns.action[row - 1] = Action::kFreeCompleted;
-  columns.action.pop_back();
-  columns.addr.pop_back();
-  columns.size.pop_back();
-  columns.time_us.pop_back();
-  columns.stack.pop_back();
-  columns.stream.pop_back();
-  columns.context.pop_back();
-  return row - 1;
+bool SnapshotBuilder::CompletesLast(const Event& event) const {
+  if (event.action != Action::kFreeCompleted || snapshot_.events.count() == 0) return false;
+  const Event& last = snapshot_.events[snapshot_.events.count() - 1];
+  return last.action == Action::kFreeRequested && last.addr == event.addr &&
+         last.size == event.size && last.stream == event.stream && last.stack == event.stack;
 }
 
-void SnapshotBuilder::ApplyToEvent(PickleReader& reader, size_t row,
+void SnapshotBuilder::ApplyToEvent(PickleReader& reader, TimedEvent& timed,
                                    std::span<const PickleValue> pairs) {
-  TraceColumns& columns = snapshot_.events;
-  EventContext context = snapshot_.contexts[columns.context[row]];
+  Event& event = timed.event;
+  EventContext context = snapshot_.contexts[event.context];
   for (size_t i = 0; i < pairs.size(); i += 2) {
     const PickleValue value = pairs[i + 1];
     switch (KeyOf(pairs[i])) {
@@ -129,25 +107,25 @@ void SnapshotBuilder::ApplyToEvent(PickleReader& reader, size_t row,
         const uint64_t word =
             value.is(Tag::kString) ? value.number() - uint64_t(SnapshotWord::kFirstAction) : ~0ULL;
         const bool known = word < uint64_t(Action::kOther);
-        columns.action[row] = known ? Action(word) : Action::kOther;
+        event.action = known ? Action(word) : Action::kOther;
         unknown_actions_ += known ? 0 : 1;
         break;
       }
       case SnapshotKey::kAddr:
       case SnapshotKey::kDeviceFree:
-        columns.addr[row] = Uint(reader, value, nullptr);
+        event.addr = Uint(reader, value, nullptr);
         break;
       case SnapshotKey::kSize:
-        columns.size[row] = static_cast<int64_t>(Uint(reader, value, "an event"));
+        event.size = static_cast<int64_t>(Uint(reader, value, "an event"));
         break;
       case SnapshotKey::kStream:
-        columns.stream[row] = StreamOf(reader, Uint(reader, value, nullptr));
+        event.stream = StreamOf(reader, Uint(reader, value, nullptr));
         break;
       case SnapshotKey::kTimeUs:
-        columns.time_us[row] = Uint(reader, value, nullptr);
+        timed.time_us = Uint(reader, value, nullptr);
         break;
       case SnapshotKey::kFrames:
-        columns.stack[row] = StackOf(reader, value);
+        event.stack = StackOf(reader, value);
         break;
       case SnapshotKey::kCompileContext:
         context.compile_context = Text(reader, value);
@@ -169,7 +147,15 @@ void SnapshotBuilder::ApplyToEvent(PickleReader& reader, size_t row,
         break;
     }
   }
-  columns.context[row] = ContextOf(context);
+  event.context = ContextOf(context);
+}
+
+void SnapshotBuilder::ExtendEvent(PickleReader& reader, size_t row,
+                                  std::span<const PickleValue> pairs) {
+  TimedEvent timed{snapshot_.events[row], snapshot_.events.times()[row]};
+  ApplyToEvent(reader, timed, pairs);
+  snapshot_.events.Set(row, timed.event);
+  snapshot_.events.SetTime(row, timed.time_us);
 }
 
 PickleValue SnapshotBuilder::TakeFrame(PickleReader& reader, std::span<const PickleValue> pairs) {
@@ -324,7 +310,7 @@ PickleValue SnapshotBuilder::ExtendDict(PickleReader& reader, PickleValue dict,
                                         std::span<const PickleValue> pairs) {
   switch (dict.kind()) {
     case kEvent:
-      ApplyToEvent(reader, dict.custom_number(), pairs);
+      ExtendEvent(reader, dict.custom_number(), pairs);
       break;
     case kBlock:
       ApplyToBlock(reader, snapshot_.blocks[dict.custom_number()], pairs);

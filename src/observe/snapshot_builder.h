@@ -56,11 +56,16 @@ class SnapshotBuilder final : public PickleSchema {
     StackId stack{};
   };
 
-  void ApplyToEvent(PickleReader& reader, size_t row, std::span<const PickleValue> pairs);
+  struct TimedEvent {
+    Event event;
+    uint64_t time_us = 0;
+  };
+  void ApplyToEvent(PickleReader& reader, TimedEvent& timed, std::span<const PickleValue> pairs);
   void ApplyToBlock(PickleReader& reader, Block& block, std::span<const PickleValue> pairs);
   void ApplyToSegment(PickleReader& reader, Segment& segment, std::span<const PickleValue> pairs);
   PickleValue TakeEvent(PickleReader& reader, std::span<const PickleValue> pairs);
-  size_t MergedFree(size_t row);
+  void ExtendEvent(PickleReader& reader, size_t row, std::span<const PickleValue> pairs);
+  bool CompletesLast(const Event& event) const;
   PickleValue TakeFrame(PickleReader& reader, std::span<const PickleValue> pairs);
   PickleValue TakeHistory(PickleReader& reader, std::span<const PickleValue> pairs);
   PickleValue TakeAnnotation(PickleReader& reader, std::span<const PickleValue> pairs);
@@ -83,7 +88,7 @@ class SnapshotBuilder final : public PickleSchema {
   void SortAnnotations();
   std::string Era() const;
 
-  static constexpr size_t kMostContexts = 65535;  // what TraceColumns::context can number
+  static constexpr size_t kMostContexts = 65535;  // what Event::context can number
 
   Snapshot snapshot_;
   std::vector<Range> lists_;

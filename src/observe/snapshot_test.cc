@@ -47,6 +47,13 @@ std::string FrameText(const Snapshot& s, StackId stack, size_t i) {
          std::string(s.strings.Get(frame.name));
 }
 
+template <typename T>
+std::vector<T> Column(const EventTable& events, T Event::*field) {
+  std::vector<T> column;
+  for (size_t i = 0; i < events.count(); ++i) column.push_back(events[i].*field);
+  return column;
+}
+
 class TinySnapshot : public testing::TestWithParam<const char*> {};
 
 TEST_P(TinySnapshot, ReadsTheSameFromEveryProtocolAndCarrier) {
@@ -55,17 +62,19 @@ TEST_P(TinySnapshot, ReadsTheSameFromEveryProtocolAndCarrier) {
   EXPECT_EQ(s.devices[0].first, 0U);
   EXPECT_EQ(s.devices[0].count, 5U);  // the free's two events are one row
   EXPECT_EQ(s.devices[1].count, 0U);
-  EXPECT_THAT(s.events.action, ElementsAre(Action::kSegmentAlloc, Action::kAlloc, Action::kAlloc,
-                                           Action::kFreeCompleted, Action::kAlloc));
-  EXPECT_THAT(s.events.size,
+  EXPECT_THAT(Column(s.events, &Event::action),
+              ElementsAre(Action::kSegmentAlloc, Action::kAlloc, Action::kAlloc,
+                          Action::kFreeCompleted, Action::kAlloc));
+  EXPECT_THAT(Column(s.events, &Event::size),
               ElementsAre(20 * kMiB, 4 * kMiB - 100, 8 * kMiB, 4 * kMiB - 100, 2 * kMiB));
-  EXPECT_THAT(s.events.addr, ElementsAre(kBase, kBase, kBase + 4 * kMiB, kBase, kBase));
-  EXPECT_THAT(s.events.time_us, ElementsAre(100, 101, 102, 103, 104));
-  EXPECT_EQ(s.events.stack[0], s.events.stack[1]);
-  EXPECT_NE(s.events.stack[1], s.events.stack[2]);
+  EXPECT_THAT(Column(s.events, &Event::addr),
+              ElementsAre(kBase, kBase, kBase + 4 * kMiB, kBase, kBase));
+  EXPECT_THAT(s.events.times(), ElementsAre(100, 101, 102, 103, 104));
+  EXPECT_EQ(s.events[0].stack, s.events[1].stack);
+  EXPECT_NE(s.events[1].stack, s.events[2].stack);
   EXPECT_EQ(s.stacks.size(), 4U);  // the empty one and three
-  EXPECT_EQ(FrameText(s, s.events.stack[4], 0), "/x/torch/optim/adamw.py:243:step");
-  EXPECT_EQ(FrameText(s, s.events.stack[4], 1), "train.py:7:<module>");
+  EXPECT_EQ(FrameText(s, s.events[4].stack, 0), "/x/torch/optim/adamw.py:243:step");
+  EXPECT_EQ(FrameText(s, s.events[4].stack, 1), "train.py:7:<module>");
 
   ASSERT_EQ(s.segments.size(), 1U);
   EXPECT_EQ(s.segments[0].total, 20 * kMiB);
@@ -117,12 +126,13 @@ TEST(Snapshot, ReadsWideNumbersMetadataPoolsAndHostMemory) {
   ASSERT_EQ(s.devices.size(), 2U);
   EXPECT_EQ(s.devices[0].count, 0U);
   ASSERT_EQ(s.devices[1].count, 4U);
-  EXPECT_EQ(s.events.addr[0], (uint64_t{1} << 63) + 512);
-  EXPECT_THAT(s.events.action, ElementsAre(Action::kSegmentMap, Action::kAlloc, Action::kOther,
-                                           Action::kOom, Action::kAlloc));
-  EXPECT_EQ(s.events.addr[3], 12345U);
-  EXPECT_EQ(s.streams[s.events.stream[3]], (uint64_t{1} << 63) + 512);
-  const EventContext& context = s.contexts[s.events.context[1]];
+  EXPECT_EQ(s.events[0].addr, (uint64_t{1} << 63) + 512);
+  EXPECT_THAT(Column(s.events, &Event::action),
+              ElementsAre(Action::kSegmentMap, Action::kAlloc, Action::kOther, Action::kOom,
+                          Action::kAlloc));
+  EXPECT_EQ(s.events[3].addr, 12345U);
+  EXPECT_EQ(s.streams[s.events[3].stream], (uint64_t{1} << 63) + 512);
+  const EventContext& context = s.contexts[s.events[1].context];
   EXPECT_EQ(s.strings.Get(context.user_metadata), "layer=3, op=mm");
   EXPECT_EQ(context.pool_second, 7U);
   EXPECT_TRUE(s.segments[0].is_expandable);
@@ -145,10 +155,10 @@ TEST(Snapshot, ReadsRealFiles) {
   EXPECT_EQ(mpt.protocol, 4);
   const Snapshot oom = Read("oom-gpt2.pickle.gz");
   EXPECT_EQ(oom.events.count(), 1021U);  // 1,240 in the file
-  const auto at = std::find(oom.events.action.begin(), oom.events.action.end(), Action::kOom);
-  ASSERT_NE(at, oom.events.action.end());
-  EXPECT_EQ(oom.events.size[static_cast<size_t>(at - oom.events.action.begin())],
-            4 * 1024 * 50257 * 4);
+  const std::vector<Action> actions = Column(oom.events, &Event::action);
+  const auto at = std::ranges::find(actions, Action::kOom);
+  ASSERT_NE(at, actions.end());
+  EXPECT_EQ(oom.events[static_cast<size_t>(at - actions.begin())].size, 4 * 1024 * 50257 * 4);
 }
 
 TEST(Snapshot, SaysWhatAnotherFileIs) {

@@ -284,7 +284,8 @@ std::string_view Name(Stage stage) {
 
 StackClasses::StackClasses(const Snapshot& snapshot) : classes_(Classifier(snapshot).Run()) {
   std::vector<bool> used(classes_.size(), false);
-  for (const StackId stack : snapshot.events.stack) used[static_cast<uint32_t>(stack)] = true;
+  for (const Event& event : snapshot.events.distinct())
+    used[static_cast<uint32_t>(event.stack)] = true;
   for (size_t i = 0; i < classes_.size(); ++i) {
     any_engine_ |= used[i] && classes_[i].Has(FrameFact::kEngine);
     any_frames_ |= used[i] && classes_[i].stage != Stage::kUnknown;
