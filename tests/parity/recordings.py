@@ -74,7 +74,7 @@ def row_peak(row, steps):
 def plan_flags(row):
     recipe, flags = row["recipe"], ["--task", row["task"], "--batch", str(row["recipe"]["batch"])]
     known = {"batch", "seq", "precision", "optim", "attn", "checkpoint", "accum", "weights_dtype", "steps",
-             "max_grad_norm", "attention_mask", "target_seq", "reentrant", "snapshot"}
+             "max_grad_norm", "attention_mask", "target_seq", "reentrant", "snapshot", "lora"}
     if set(recipe) - known:
         return None
     if recipe.get("seq"):
@@ -87,6 +87,10 @@ def plan_flags(row):
             flags += [flag, str(recipe[key])]
     if recipe.get("checkpoint"):
         flags += ["--gradient-checkpointing=" + ("reentrant" if recipe.get("reentrant") else "non-reentrant")]
+    if "lora" in recipe:
+        lora = recipe["lora"]
+        flags += ["--lora", "--lora-r", str(lora["r"]), "--lora-dropout", str(lora["lora_dropout"]),
+                  "--lora-target-modules", ",".join(lora["target_modules"])]
     if recipe.get("attention_mask"):
         flags += ["--attention-mask"]
     return flags
