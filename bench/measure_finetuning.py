@@ -81,6 +81,7 @@ CLASSES = {
     "causal-lm": "AutoModelForCausalLM",
     "masked-lm": "AutoModelForMaskedLM",
     "seq2seq-lm": "AutoModelForSeq2SeqLM",
+    "image-classification": "AutoModelForImageClassification",
 }
 
 
@@ -127,7 +128,8 @@ def model_config(case):
 
 
 def fresh_model(case):
-    auto = getattr(transformers, CLASSES[case["task"]])
+    speech = case["config"]["model_type"] == "whisper"
+    auto = getattr(transformers, "AutoModelForSpeechSeq2Seq" if speech else CLASSES[case["task"]])
     with no_init_weights():
         model = auto.from_config(model_config(case), **model_arguments(case["recipe"]))
     model.tie_weights()
@@ -187,7 +189,8 @@ def build(case, row):
 class Samples:
     def __init__(self, case, config, count):
         self.case, self.count = case, count
-        self.vocab = min(30000, config.vocab_size - 1)
+        self.config = config
+        self.vocab = min(30000, getattr(config, "vocab_size", 1) - 1)
         self.num_labels = config.num_labels
         self.generator = torch.Generator().manual_seed(0)
 
@@ -210,6 +213,13 @@ class Samples:
         return ids.clone()
 
     def __getitem__(self, index):
+        if self.case["task"] == "image-classification":
+            size = self.config.image_size
+            return {"pixel_values": torch.zeros(self.config.num_channels, size, size), "labels": 0}
+        if self.case["config"]["model_type"] == "whisper":
+            frames = 2 * self.config.max_source_positions
+            features = torch.zeros(self.config.num_mel_bins, frames)
+            return {"input_features": features, "labels": self.label(None)}
         ids = torch.randint(100, self.vocab, (self.case["recipe"]["seq"],), generator=self.generator)
         sample = {"input_ids": ids}
         if self.case["recipe"].get("attention_mask"):

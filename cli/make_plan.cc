@@ -90,7 +90,8 @@ void DecideLengths(const PlanOptions& options, const ModelConfig& config, Decide
     recipe.sequence_length = *options.sequence_length;
   } else {
     const int64_t positions =
-        config.MaybeInt("max_position_embeddings").value_or(recipe.sequence_length);
+        config.MaybeInt("max_position_embeddings")
+            .value_or(config.MaybeInt("max_target_positions").value_or(recipe.sequence_length));
     recipe.sequence_length = std::min(recipe.sequence_length, positions);
     decided.assumptions.push_back(Format("{} tokens per {} (--seq changes it)",
                                          recipe.sequence_length,

@@ -80,9 +80,10 @@ std::vector<Comparison> ComparePhases(const std::vector<MeasuredPhase>& measured
                                       const Ledger& ledger) {
   std::vector<Comparison> comparisons;
   if (measured.empty()) return comparisons;
-  // What loading peaks at is no phase of the measured run.
+  // Not every measured run says what its loading peaked at.
+  const bool has_load = measured.front().name == "load";
   std::vector<PhaseMark> marks(ledger.marks().begin(), ledger.marks().end());
-  std::erase_if(marks, [](const PhaseMark& mark) { return mark.name == "load"; });
+  std::erase_if(marks, [&](const PhaseMark& mark) { return mark.name == "load" && !has_load; });
   const size_t count = std::max(measured.size(), marks.size());
   for (size_t i = 0; i < count; ++i) {
     const MeasuredPhase* m = i < measured.size() ? &measured[i] : nullptr;

@@ -35,6 +35,7 @@ Result<ParameterTable> MptParameters(const ModelConfig& config, Task task);
 Result<ParameterTable> OptParameters(const ModelConfig& config, Task task);
 Result<ParameterTable> ModernBertParameters(const ModelConfig& config, Task task);
 Result<ParameterTable> RobertaParameters(const ModelConfig& config, Task task);
+Result<ParameterTable> WhisperParameters(const ModelConfig& config, Task task);
 
 // ---- For the builders ----
 

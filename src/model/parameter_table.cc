@@ -61,6 +61,7 @@ constexpr std::array kBuilders = {
     Builder{"starcoder2", &DecoderParameters},
     Builder{"torch-transformer", &TorchTransformerParameters},
     Builder{"vit", &VitParameters},
+    Builder{"whisper", &WhisperParameters},
     Builder{"xlm-roberta", &RobertaParameters},
 };
 
@@ -126,6 +127,11 @@ void ParameterTable::Add(ParameterSpec spec) { entries_.push_back(std::move(spec
 void ParameterTable::AddBuffer(std::string name, Shape shape, DType dtype) {
   entries_.push_back(
       {.name = std::move(name), .shape = shape, .is_buffer = true, .buffer_dtype = dtype});
+}
+
+void ParameterTable::AddBuffer(std::string name, Shape shape) {
+  AddBuffer(std::move(name), shape, DType::kFloat32);
+  entries_.back().buffer_follows_model = true;
 }
 
 void ParameterTable::AddLinear(const std::string& name, int64_t in, int64_t out, bool bias) {

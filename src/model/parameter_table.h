@@ -35,6 +35,8 @@ struct ParameterSpec {
   bool is_buffer = false;
   // Buffers keep their own type; parameters take the type the model is loaded in.
   DType buffer_dtype = DType::kFloat32;
+  // … but for those made without naming a type (torch.zeros): they take it as well.
+  bool buffer_follows_model = false;
   LinearWeight linear = LinearWeight::kNo;
   // Set where a parameter is not in the type the model is loaded in.
   std::optional<DType> dtype = std::nullopt;
@@ -63,6 +65,8 @@ class ParameterTable {
   void Add(std::string name, Shape shape);
   void Add(ParameterSpec spec);
   void AddBuffer(std::string name, Shape shape, DType dtype);
+  // A buffer in the type the model is loaded in.
+  void AddBuffer(std::string name, Shape shape);
   // weight [out, in] and, unless told otherwise, bias [out]: torch.nn.Linear.
   void AddLinear(const std::string& name, int64_t in, int64_t out, bool bias = true);
   // weight [in, out] and bias [out]: Conv1D of transformers.

@@ -71,7 +71,7 @@ Result<ParameterTable> BartParameters(const ModelConfig& config, Task task) {
   AddStack(table, config, "encoder", tied_to_shared ? 0 : vocabulary);
   AddStack(table, config, "decoder", tied_to_shared ? 0 : decoder_vocabulary);
   if (!tied) table.AddLinear("lm_head", hidden, decoder_vocabulary, false);
-  table.AddBuffer("final_logits_bias", {1, decoder_vocabulary}, DType::kFloat32);
+  table.AddBuffer("final_logits_bias", {1, decoder_vocabulary});
   return table;
 }
 

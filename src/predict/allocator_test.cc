@@ -126,6 +126,18 @@ TEST(ExpandableAllocator, MapsWhatAFreeTailLacks) {
   EXPECT_EQ(allocator->reserved(), MiB(140));
 }
 
+TEST(ExpandableAllocator, KeepsTheGrowingEndForWhatFitsNowhereElse) {
+  const auto allocator = Make(Backend::kExpandableSegments);
+  const auto hole = allocator->Alloc(MiB(60));
+  allocator->Alloc(MiB(10));  // leaves 10 MiB at the end of the range
+  allocator->Free(hole->handle);
+  allocator->Alloc(MiB(8));   // from the hole, though the end fits better
+  allocator->Alloc(MiB(52));  // only the hole is left exactly
+  EXPECT_EQ(allocator->reserved(), MiB(80));
+  allocator->Alloc(MiB(10));
+  EXPECT_EQ(allocator->reserved(), MiB(80));
+}
+
 TEST(ExpandableAllocator, UnmapsWholePagesAndMapsThemAgain) {
   const auto allocator = Make(Backend::kExpandableSegments);
   const auto low = allocator->Alloc(MiB(60));

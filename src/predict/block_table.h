@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <memory_resource>
 #include <set>
 #include <vector>
@@ -52,6 +53,17 @@ class FreeBlocks {
   int32_t BestFit(int64_t size) const {
     const auto entry = entries_.lower_bound({size, 0, 0});
     return entry == entries_.end() ? -1 : entry->block;
+  }
+  // As BestFit, then on to larger blocks as long as each next one has less `extent(block)`.
+  template <typename Extent>
+  int32_t BestFit(int64_t size, const Extent& extent) const {
+    auto entry = entries_.lower_bound({size, 0, 0});
+    if (entry == entries_.end()) return -1;
+    for (auto next = std::next(entry); next != entries_.end(); ++next) {
+      if (extent(next->block) >= extent(entry->block)) break;
+      entry = next;
+    }
+    return entry->block;
   }
   // Indices of all blocks, smallest first.
   std::vector<int32_t> Blocks() const {

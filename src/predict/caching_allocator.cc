@@ -72,7 +72,7 @@ void CachingAllocator::MergeNeighbour(int32_t index, int32_t other) {
 // get_free_block: best fit. A block of max_split_size or more serves only requests of that size,
 // and those only if it wastes less than max_non_split_rounding_mb (default kLargeBuffer).
 int32_t CachingAllocator::TakeFree(FreeBlocks& pool, int64_t size) {
-  const int32_t index = pool.BestFit(size);
+  const int32_t index = BestFit(pool, size);
   if (index < 0) return -1;
   const Block& block = blocks_[index];
   if (size < MaxSplitSize() && block.size >= MaxSplitSize()) return -1;
@@ -230,6 +230,15 @@ ExpandableAllocator::ExpandableAllocator(const AllocatorOptions& options,
     block.mapped = false;
     unmapped_[pool].insert({block.address, index});
   }
+}
+
+// get_free_block with expandable segments: a block counts as large as it could grow, so that the
+// end of the range is kept for requests that fit nowhere else.
+int32_t ExpandableAllocator::BestFit(const FreeBlocks& pool, int64_t size) {
+  return pool.BestFit(size, [this](int32_t index) {
+    const int32_t next = blocks_[index].next;
+    return blocks_[index].size + (next >= 0 && !blocks_[next].mapped ? blocks_[next].size : 0);
+  });
 }
 
 bool ExpandableAllocator::ShouldSplit(const Block& block, int64_t size) const {

@@ -33,6 +33,8 @@ class CachingAllocator : public AllocatorModel {
   virtual int32_t TakeFromDevice(int64_t size, bool small) = 0;
   // Gives what it can of the free block `index` back to the device.
   virtual void GiveBack(int32_t index) = 0;
+  // The free block of `pool` for a request of `size`, or -1.
+  virtual int32_t BestFit(const FreeBlocks& pool, int64_t size) { return pool.BestFit(size); }
   // Whether `block`, chosen for a request of `size`, is cut to size.
   virtual bool ShouldSplit(const Block& block, int64_t size) const = 0;
 
@@ -115,6 +117,7 @@ class ExpandableAllocator final : public CachingAllocator {
  private:
   int32_t TakeFromDevice(int64_t size, bool small) override;
   void GiveBack(int32_t index) override;
+  int32_t BestFit(const FreeBlocks& pool, int64_t size) override;
   bool ShouldSplit(const Block& block, int64_t size) const override;
   void TakeOut(int32_t index) override;
 

@@ -148,7 +148,8 @@ Weights::Weights(Runtime& runtime, const ParameterTable& table, const Recipe& re
     // Buffers that no file holds are made afterwards.
     runtime.module = runtime.ledger().InternModule(ModuleOf(spec.name));
     const Scoped component(runtime.component, Component::kInputs);
-    by_name_.emplace(spec.name, Empty(runtime, spec.shape, spec.buffer_dtype));
+    const DType type = spec.buffer_follows_model ? dtype : spec.buffer_dtype;
+    by_name_.emplace(spec.name, Empty(runtime, spec.shape, type));
   }
 }
 

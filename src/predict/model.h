@@ -27,6 +27,7 @@ struct Batch {
   Tensor input_ids;           // [batch, sequence] int64
   Tensor attention_mask;      // [batch, sequence] int64
   Tensor pixel_values;        // [batch, channels, height, width] fp32
+  Tensor input_features;      // [batch, mel bins, frames] fp32
   Tensor labels;              // [batch] or [batch, sequence] int64
   Tensor num_items_in_batch;  // scalar int64: Trainer passes it to models that accept it
 

@@ -74,7 +74,8 @@ Weights::Weights(Runtime& runtime, const ParameterTable& table, DType dtype, int
   Apply(BuildTree(table), "", [&](const std::string& path, const ParameterSpec& spec) {
     runtime.module = runtime.ledger().InternModule(path);
     runtime.component = spec.is_buffer ? Component::kInputs : Component::kWeights;
-    const DType type = spec.is_buffer ? spec.buffer_dtype : spec.dtype.value_or(dtype);
+    const bool own_type = spec.is_buffer && !spec.buffer_follows_model;
+    const DType type = own_type ? spec.buffer_dtype : spec.dtype.value_or(dtype);
     Tensor tensor = shards > 0 && !spec.is_buffer ? WithoutMemory(runtime, spec.shape, type, shards)
                                                   : Empty(runtime, spec.shape, type);
     tensor.impl()->leaf_requires_grad = !spec.is_buffer && !spec.frozen;

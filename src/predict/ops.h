@@ -128,6 +128,8 @@ Tensor Full(Runtime& runtime, const Shape& shape, DType dtype);
 Tensor CumSum(const Tensor& x);
 // x[rows, columns]: one vector of x's last dimension for each pair of indices.
 Tensor IndexRows(const Tensor& x, const Tensor& rows, const Tensor& columns);
+// x[index]: a row of x for each number of `index`, of any shape.
+Tensor IndexFirst(const Tensor& x, const Tensor& index);
 // x[..., [index], ...]: a list as index copies what a slice of one would show.
 Tensor TakeIndex(const Tensor& x, int dim);
 
@@ -164,8 +166,10 @@ struct SdpaOptions {
 // fewer heads than queries.
 Tensor ScaledDotProductAttention(const Tensor& q, const Tensor& k, const Tensor& v,
                                  const Tensor& mask, const SdpaOptions& options);
-// Its math backend (ops_attention_math.cc), for a mask that is added to the scores.
+// Its math backend (ops_attention_math.cc); `mask` is added to the scores.
 Tensor MathAttention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                     double dropout);
+                     const SdpaOptions& options);
+// convert_boolean_attn_mask: where(mask, 0.0, scalar_tensor(-inf)) of a boolean mask.
+Tensor AdditiveMask(const Tensor& mask, DType dtype);
 
 }  // namespace headroom::predict

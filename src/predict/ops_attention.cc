@@ -271,71 +271,8 @@ Tensor EfficientAttention(const Tensor& q, const Tensor& k, const Tensor& v,
   return FinishFused(record, std::move(out), std::move(saved), EfficientBackward);
 }
 
-// at::_safe_softmax: rows of -inf alone become zeros. Only its result is saved.
-Tensor SafeSoftmax(const Tensor& scores) {
-  Runtime& runtime = scores.runtime();
-  const Scoped kind(runtime.kind, Kind::kAttentionScores);
-  GradRecorder record(runtime, "SafeSoftmaxBackward0", {scores});
-  const OpScope op(runtime, "aten::_safe_softmax");
-  Tensor result;
-  {
-    const Scoped no_grad(runtime.grad_enabled, false);
-    const Tensor probabilities = Softmax(scores);
-    Tensor masked_rows;
-    {
-      const Tensor masked = CompareScalar(scores);
-      Shape rows = scores.shape();
-      rows[-1] = 1;
-      masked_rows = Empty(runtime, rows, DType::kBool);
-    }
-    const Tensor zero = Empty(runtime, {}, scores.dtype());
-    result = EmptyLike(probabilities);
-  }
-  const SavedTensor saved = record.SaveOutput(result);
-  return record.Finish(std::move(result), [saved](Grads& grads) -> Grads {
-    const Tensor output = saved.Unpack();
-    Tensor grad_input = EmptyLike(output);
-    const Tensor product = EmptyLike(grads[0]);
-    ReportMap("aten::mul", {grads[0], output}, {product});
-    ReportNormalization("aten::_softmax_backward_data", {product, output}, {grad_input}, 4);
-    return {grad_input};
-  });
-}
+}  // namespace
 
-// The additive form of the causal mask: ones(L, S).tril() as a float mask.
-Tensor CausalBias(const Tensor& q, const Tensor& k) {
-  Runtime& runtime = q.runtime();
-  const Scoped kind(runtime.kind, Kind::kPosition);
-  const Shape shape = {q.size(-2), k.size(-2)};
-  const Tensor ones = Empty(runtime, shape, DType::kBool);
-  const Tensor lower = Empty(runtime, shape, DType::kBool);
-  return Empty(runtime, shape, q.dtype());
-}
-
-// _scaled_dot_product_attention_math: 16-bit inputs are computed in fp32; query and key are scaled
-// by the square root of the scale each.
-Tensor UnmaskedMathAttention(const Tensor& query, const Tensor& key, const Tensor& value,
-                             const SdpaOptions& options) {
-  const DType origin = query.dtype();
-  const DType compute = IsHalf(origin) ? DType::kFloat32 : origin;
-  Tensor q = To(query, compute);
-  Tensor k = To(key, compute);
-  Tensor v = To(value, compute);
-  q = MulScalar(q);
-  Tensor bias;
-  if (options.is_causal) bias = CausalBias(q, k);
-  if (k.size(1) != q.size(1)) {
-    k = RepeatInterleave(k, q.size(1) / k.size(1), -3);
-    v = RepeatInterleave(v, q.size(1) / v.size(1), -3);
-  }
-  // The mask is added in place.
-  Tensor weights = Matmul(q, MulScalar(Transpose(k, -2, -1)));
-  weights = SafeSoftmax(weights);
-  if (options.dropout > 0) weights = Dropout(weights, options.dropout);
-  return To(Matmul(weights, v), origin);
-}
-
-// convert_boolean_attn_mask: where(mask, 0.0, scalar_tensor(-inf)) of a boolean mask.
 Tensor AdditiveMask(const Tensor& mask, DType dtype) {
   if (!mask.defined() || mask.dtype() != DType::kBool) return mask;
   Runtime& runtime = mask.runtime();
@@ -345,8 +282,6 @@ Tensor AdditiveMask(const Tensor& mask, DType dtype) {
   const Tensor inputs[] = {mask, zero, lowest};
   return Elementwise("aten::where", inputs, dtype);
 }
-
-}  // namespace
 
 Tensor ScaledDotProductAttention(const Tensor& query, const Tensor& key, const Tensor& value,
                                  const Tensor& given_mask, const SdpaOptions& options) {
@@ -363,8 +298,7 @@ Tensor ScaledDotProductAttention(const Tensor& query, const Tensor& key, const T
     case Backend::kEfficient:
       return EfficientAttention(q, k, v, mask, options.is_causal);
     case Backend::kMath:
-      return mask.defined() ? MathAttention(q, k, v, mask, options.dropout)
-                            : UnmaskedMathAttention(q, k, v, options);
+      return MathAttention(q, k, v, mask, options);
   }
   HEADROOM_CHECK(false, "unknown attention backend");
   return Tensor();

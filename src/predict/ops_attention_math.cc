@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // _scaled_dot_product_attention_math, aten/src/ATen/native/transformers/attention.cpp, PyTorch
-// 2.11.0: what is left when no fused kernel takes the inputs, such as a mask that wants a gradient.
+// 2.11.0: what is left when no fused kernel takes the inputs, such as a mask that wants a gradient
+// or grouped heads in fp32.
 #include "predict/autograd.h"
 #include "predict/op_report.h"
 #include "predict/ops.h"
@@ -47,10 +48,23 @@ Tensor SafeSoftmax(const Tensor& scores) {
   });
 }
 
+// ones(L, S).tril() as the additive mask of causal attention.
+Tensor CausalMask(const Tensor& q, const Tensor& k) {
+  Runtime& runtime = q.runtime();
+  const Scoped kind(runtime.kind, Kind::kPosition);
+  const Shape shape = {q.size(-2), k.size(-2)};
+  Tensor lower;
+  {
+    const Tensor ones = Empty(runtime, shape, DType::kBool);
+    lower = Empty(runtime, shape, DType::kBool);
+  }
+  return AdditiveMask(lower, q.dtype());
+}
+
 }  // namespace
 
 Tensor MathAttention(const Tensor& query, const Tensor& key, const Tensor& value,
-                     const Tensor& mask, double dropout) {
+                     const Tensor& given_mask, const SdpaOptions& options) {
   // Autocast has cast the arguments and leaves what lies below alone.
   const Scoped no_autocast(query.runtime().autocast.enabled, false);
   const DType origin = query.dtype();
@@ -60,20 +74,25 @@ Tensor MathAttention(const Tensor& query, const Tensor& key, const Tensor& value
   const Tensor key_acc = To(key, compute);
   const Tensor value_acc = To(value, compute);
   const Tensor q = MulScalar(query_acc);
+  const Tensor mask = options.is_causal ? CausalMask(q, key_acc) : given_mask;
+  // pre_process_group_query_attention_input.
+  const int64_t groups = q.size(1) / key_acc.size(1);
+  const Tensor keys = groups == 1 ? key_acc : RepeatInterleave(key_acc, groups, -3);
+  const Tensor values = groups == 1 ? value_acc : RepeatInterleave(value_acc, groups, -3);
   Tensor weights;
   {
     const Scoped kind(query.runtime().kind, Kind::kAttentionScores);
     {
-      const Tensor k = MulScalar(Transpose(key_acc, -2, -1));
+      const Tensor k = MulScalar(Transpose(keys, -2, -1));
       weights = Matmul(q, k);
     }
     if (mask.defined()) weights = AddMask(weights, mask);
     weights = SafeSoftmax(weights);
-    weights = Dropout(weights, dropout);
+    weights = Dropout(weights, options.dropout);
   }
   // The second result, the weights in the inputs' type, is made first and then dropped.
   const Tensor returned_weights = To(weights, origin);
-  const Tensor output = Matmul(weights, value_acc);
+  const Tensor output = Matmul(weights, values);
   return To(output, origin);
 }
 

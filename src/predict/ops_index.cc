@@ -43,6 +43,22 @@ Tensor IndexRows(const Tensor& x, const Tensor& rows, const Tensor& columns) {
   });
 }
 
+Tensor IndexFirst(const Tensor& x, const Tensor& index) {
+  GradRecorder record(x.runtime(), "IndexBackward0", {x});
+  const SavedTensor saved = record.Save(index);
+  const OpScope op(x.runtime(), "aten::index");
+  const Shape whole = x.shape();
+  Shape shape = index.shape();
+  for (int dim = 1; dim < whole.rank(); ++dim) shape.Append(whole[dim]);
+  Tensor out = Empty(x.runtime(), shape, x.dtype());
+  ReportMap("aten::index", {index, out}, {out});
+  return record.Finish(std::move(out), [saved, whole](Grads& grads) -> Grads {
+    const Tensor indices = saved.Unpack();
+    // index_backward: zeros, into which index_put accumulates.
+    return {Zeros(grads[0].runtime(), whole, grads[0].dtype())};
+  });
+}
+
 Tensor TakeIndex(const Tensor& x, int dim) {
   Runtime& runtime = x.runtime();
   const OpScope op(runtime, "aten::index");

@@ -171,6 +171,12 @@ Tensor EmbeddingOp(const Tensor& weight, const Tensor& indices) {
   });
 }
 
+// expect_contiguous: `x` itself where it is packed, else a copy that no gradient flows through.
+Tensor Packed(const Tensor& x) {
+  const Scoped no_grad(x.runtime().grad_enabled, false);
+  return Contiguous(x);
+}
+
 Tensor LayerNormOp(const Tensor& input, const Tensor& full_weight, const Tensor& full_bias) {
   Runtime& runtime = input.runtime();
   const Scoped of_kind(runtime.kind, Kind::kNorm);
@@ -183,6 +189,8 @@ Tensor LayerNormOp(const Tensor& input, const Tensor& full_weight, const Tensor&
   const SavedTensor saved_bias = bias.defined() ? record.Save(bias) : SavedTensor();
   const OpScope op(runtime, "aten::native_layer_norm");
   const int64_t rows = x.numel() / x.size(-1);
+  // The kernel reads packed rows.
+  const Tensor packed = Packed(x);
   Tensor out = Empty(runtime, x.shape(), x.dtype());
   // Statistics are kept in the accumulation type, fp32 for every floating type up to it.
   const Tensor mean_result = Empty(runtime, {rows, 1}, DType::kFloat32);
@@ -201,6 +209,7 @@ Tensor LayerNormOp(const Tensor& input, const Tensor& full_weight, const Tensor&
     const Tensor mean_value = mean.Unpack();
     const Tensor rstd_value = rstd.Unpack();
     const Tensor grad = Contiguous(grads[0]);
+    const Tensor packed_x = Packed(x_value);
     Grads out_grads(3);
     if (needs_x) out_grads[0] = Empty(grad.runtime(), x_value.shape(), x_value.dtype());
     if (needs_weight) out_grads[1] = EmptyLike(weight_value);

@@ -59,7 +59,7 @@ ParameterTable RankTable(const ParameterTable& table, const Recipe& recipe) {
   ParameterTable rank;
   for (const ParameterSpec& entry : table.entries()) {
     if (entry.is_buffer) {
-      rank.AddBuffer(entry.name, entry.shape, entry.buffer_dtype);
+      rank.Add(entry);
       continue;
     }
     Shape shape = entry.shape;

@@ -114,6 +114,14 @@ class TrainerRun {
       loaded.labels = FromHost(runtime_, {batch}, DType::kInt64);
       return loaded;
     }
+    if (const std::optional<int64_t> bins = config_.MaybeInt("num_mel_bins")) {
+      // A spectrogram of the encoder's full length, and its text.
+      const int64_t frames = 2 * config_.Int("max_source_positions");
+      loaded.input_features = FromHost(runtime_, {batch, *bins, frames}, DType::kFloat32);
+      const int64_t target = recipe_.target_sequence_length;
+      loaded.labels = FromHost(runtime_, {batch, target > 0 ? target : sequence}, DType::kInt64);
+      return loaded;
+    }
     loaded.input_ids = FromHost(runtime_, {batch, sequence}, DType::kInt64);
     if (recipe_.attention_mask) {
       loaded.attention_mask = FromHost(runtime_, {batch, sequence}, DType::kInt64);

@@ -21,8 +21,12 @@ BOUNDS = {
         "reserved_max": 0.03, "reserved_median": 0.01, "device_max": 0.03,
     },
     "hf_memory_generate.jsonl": {
-        "allocated_max": 0.0005, "allocated_exact": 8, "phase_max": 0.01,
-        "reserved_max": 0.01, "reserved_median": 0.005, "device_max": 0.01,
+        "allocated_max": 0.002, "allocated_exact": 34, "phase_max": 0.005,
+        "reserved_max": 0.01, "reserved_median": 0.005, "device_max": 0.02,
+    },
+    "hf_memory_expandable.jsonl": {
+        "allocated_max": 0.0, "allocated_exact": 10, "phase_max": 0.0,
+        "reserved_max": 0.0, "reserved_median": 0.0, "device_max": 0.0,
     },
     "hf_memory_sharding.jsonl": {
         "allocated_max": 0.005, "allocated_exact": 14, "phase_max": 0.015,

@@ -11,9 +11,9 @@ const Architecture* const kArchitectures[] = {
     &kBloom,  //
     &kCamembert,  &kCohere,
     &kCodegen,  //
-    &kDeit,       &kDebertaV2,  &kDistilBert, &kElectra,
+    &kDeit,       &kDebertaV2, &kDistilBert, &kElectra,
     &kFalcon,  //
-    &kGemma,      &kGemma2,     &kGemma3Text,
+    &kGemma,      &kGemma2,    &kGemma3Text,
     &kGpt2,        //
     &kGptBigcode,  //
     &kGptj,        //
@@ -25,11 +25,11 @@ const Architecture* const kArchitectures[] = {
     &kMbart,   //
     &kMistral,    &kMixtral,
     &kMpt,  //
-    &kMt5,        &kOlmo,       &kOlmo2,
+    &kMt5,        &kOlmo,      &kOlmo2,
     &kOpt,  //
-    &kPegasus,    &kPhi,        &kPhi3,       &kQwen2,    &kQwen2Moe,   &kQwen3, &kQwen3Moe,
-    &kModernBert, &kRoberta,    &kSmolLm3,    &kStableLm, &kStarCoder2, &kT5,    &kTorchTransformer,
-    &kVit,        &kXlmRoberta,
+    &kPegasus,    &kPhi,       &kPhi3,       &kQwen2,    &kQwen2Moe,   &kQwen3, &kQwen3Moe,
+    &kModernBert, &kRoberta,   &kSmolLm3,    &kStableLm, &kStarCoder2, &kT5,    &kTorchTransformer,
+    &kVit,        &kWhisper,   &kXlmRoberta,
 };
 
 }  // namespace

@@ -53,6 +53,7 @@ extern const Architecture kStableLm;
 extern const Architecture kStarCoder2;
 extern const Architecture kTorchTransformer;
 extern const Architecture kVit;
+extern const Architecture kWhisper;
 extern const Architecture kXlmRoberta;
 
 }  // namespace headroom::predict
