@@ -85,6 +85,11 @@ CLASSES = {
 }
 
 
+def auto_class(case):
+    speech = case["config"]["model_type"] == "whisper"
+    return getattr(transformers, "AutoModelForSpeechSeq2Seq" if speech else CLASSES[case["task"]])
+
+
 def process_bytes():
     """What the driver counts for this process."""
     import pynvml
@@ -128,8 +133,7 @@ def model_config(case):
 
 
 def fresh_model(case):
-    speech = case["config"]["model_type"] == "whisper"
-    auto = getattr(transformers, "AutoModelForSpeechSeq2Seq" if speech else CLASSES[case["task"]])
+    auto = auto_class(case)
     with no_init_weights():
         model = auto.from_config(model_config(case), **model_arguments(case["recipe"]))
     model.tie_weights()
@@ -396,8 +400,7 @@ def import_models(cases):
     """The modelling files too."""
     with cuda_untouched():
         for case in cases:
-            auto = getattr(transformers, CLASSES[case["task"]])
-            auto._model_mapping[type(model_config(case))]
+            auto_class(case)._model_mapping[type(model_config(case))]
 
 
 def report(path, seconds):

@@ -420,6 +420,8 @@ Result<MeasuredRow> ReadRow(std::string_view line) {
     object = Json::parse(line);
   } catch (const Json::parse_error& failure) {
     return Error::BadInput(Format("not JSON at byte {}", failure.byte));
+  } catch (const Json::exception&) {
+    return Error::BadInput("holds a number too large to read");
   }
   if (!object.is_object()) return Error::BadInput("a row is a JSON object");
   MeasuredRow row;

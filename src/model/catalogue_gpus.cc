@@ -52,7 +52,6 @@ struct Card {
 constexpr int64_t kReservePascalEcc = 130;     // Tesla P40 with ECC off: 24576 - 24446
 constexpr int64_t kReserveTuring = 448;        // Tesla T4: 15360 - 14912
 constexpr int64_t kReserveAmpere8 = 439;       // RTX 3070: 8192 - 7753
-constexpr int64_t kReserveAmpere16 = 409;      // RTX A4000: 16376 - 15967
 constexpr int64_t kReserveAda8 = 383;          // RTX 4060 Ti: 8188 - 7805
 constexpr int64_t kReserveAda12 = 416;         // RTX 4070: 12282 - 11866
 constexpr int64_t kReserveAda16 = 436;         // RTX 4060 Ti 16 GB: 16380 - 15944

@@ -36,6 +36,12 @@ BOUNDS = {
         "allocated_max": 0.005, "allocated_exact": 28, "phase_max": 0.01,
         "reserved_max": 0.04, "reserved_median": 0.01, "device_max": 0.03,
     },
+    # Architectures that had no rows when they were written. CamemBERT's reserved peak holds one
+    # segment too many, of 126 MiB, behind an address tie.
+    "hf_memory_architectures.jsonl": {
+        "allocated_max": 0.005, "allocated_exact": 14, "phase_max": 0.01,
+        "reserved_max": 0.08, "reserved_median": 0.001, "device_max": 0.06,
+    },
     "fit_boundary.jsonl": {
         "allocated_max": 0.005, "allocated_exact": 7, "phase_max": 0.01,
         "reserved_max": 0.03, "reserved_median": 0.01, "device_max": 0.03,

@@ -106,7 +106,7 @@ class Albert final : public Model {
   }
 
   ModelOutput Forward(const Batch& batch) override {
-    const Encoded outputs = Encode(batch);
+    const Encoded outputs = RunEncoder(batch);
     if (lm_head_) return Classified((*lm_head_)(outputs.sequence), batch.labels);
     const Tensor dropped =
         Dropout(pooler_ ? outputs.pooled : outputs.sequence, classifier_dropout_);
@@ -134,7 +134,7 @@ class Albert final : public Model {
     group_size_ = config.Int("inner_group_num");
   }
 
-  Encoded Encode(const Batch& batch) const {
+  Encoded RunEncoder(const Batch& batch) const {
     const Tensor embedding_output = embeddings_(batch.input_ids);
     const Tensor mask = CreateBidirectionalMask(attn_, embedding_output, batch.attention_mask);
     const Tensor hidden = Transform(embedding_output, mask);

@@ -27,7 +27,7 @@ class Bert final : public Model {
   }
 
   ModelOutput Forward(const Batch& batch) override {
-    const Encoded outputs = Encode(batch);
+    const Encoded outputs = RunEncoder(batch);
     if (task_ == Task::kMaskedLm) return Classified((*lm_head_)(outputs.sequence), batch.labels);
     const bool pooled = task_ == Task::kSequenceClassification;
     const Tensor dropped = Dropout(pooled ? outputs.pooled : outputs.sequence, classifier_dropout_);
@@ -41,7 +41,7 @@ class Bert final : public Model {
   };
 
   // BertModel.forward; its local embedding_output lives to the end.
-  Encoded Encode(const Batch& batch) const {
+  Encoded RunEncoder(const Batch& batch) const {
     const Tensor embedding_output = embeddings_(batch.input_ids);
     const Tensor mask = CreateBidirectionalMask(attn_, embedding_output, batch.attention_mask);
     const Tensor hidden = layers_(embedding_output, mask);

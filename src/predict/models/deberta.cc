@@ -232,7 +232,7 @@ class DebertaV2 final : public Model {
   }
 
   ModelOutput Forward(const Batch& batch) override {
-    const Tensor sequence = Encode(batch);
+    const Tensor sequence = RunEncoder(batch);
     if (lm_head_) return Classified((*lm_head_)(sequence), batch.labels);
     if (matmul_head_) return Classified((*matmul_head_)(sequence), batch.labels);
     if (!pooler_) {
@@ -259,7 +259,7 @@ class DebertaV2 final : public Model {
   }
 
   // DebertaV2Model.forward
-  Tensor Encode(const Batch& batch) {
+  Tensor RunEncoder(const Batch& batch) {
     Runtime& runtime = batch.input_ids.runtime();
     const Shape shape = {batch.input_ids.size(0), batch.input_ids.size(1)};
     Tensor attention_mask = batch.attention_mask;
