@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long `headroom plan` takes as a whole process: start, predict, print, exit.
+// How long `headroom plan` and `fit` take as whole processes: start, predict, print, exit.
 //
 //   plan_bench build/release/cli/headroom [RUNS]
 //
@@ -29,6 +29,8 @@ struct Plan {
 const std::vector<Plan> kPlans = {
     {{"plan", "bert-large-uncased", "--batch", "4", "--seq", "512", "--bf16"}, 30},
     {{"plan", "meta-llama/Llama-3.1-8B", "--batch", "1", "--seq", "4096", "--bf16"}, 100},
+    {{"plan", "meta-llama/Llama-3.1-70B", "--batch", "1", "--seq", "4096", "--bf16"}, 150},
+    {{"fit", "bert-large-uncased", "--batch", "64", "--bf16", "--gpu", "RTX 3060"}, 2000},
 };
 
 struct Run {

@@ -2,8 +2,12 @@
 #include "advise/advice.h"
 
 #include <algorithm>
+#include <future>
+#include <mutex>
+#include <span>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "advise/why_not.h"
 #include "base/format.h"
@@ -15,8 +19,9 @@ constexpr int64_t kMostSamples = 1 << 20;
 constexpr int64_t kMostTokens = 1 << 24;
 constexpr size_t kLargestCombination = 3;
 constexpr size_t kCombinationsShown = 5;
-// Predictions spent on combinations of each Effect.
-constexpr int kPredictionsPerEffect = 32;
+// Trials spent on combinations of each Effect.
+constexpr size_t kTrialsPerEffect = 32;
+constexpr size_t kSolvedAtOnce = 4;
 // A change that saves less than this fraction is none.
 constexpr double kNegligible = 0.002;
 
@@ -69,9 +74,17 @@ class Advisor {
 
   Result<Advice> Run(const AdviceScope& scope) {
     if (!advice_.asked.ran()) return Error::BadInput(advice_.asked.refused);
-    if (scope.batch) HEADROOM_RETURN_IF_ERROR(FindBatch());
-    if (scope.sequence) HEADROOM_RETURN_IF_ERROR(FindSequence());
-    if (scope.lora_rank) HEADROOM_RETURN_IF_ERROR(FindLoraRank());
+    // The searches read what was asked and know nothing of each other.
+    std::future<Status> batch, sequence;
+    if (scope.batch) batch = std::async(std::launch::async, [this] { return FindBatch(); });
+    if (scope.sequence) {
+      sequence = std::async(std::launch::async, [this] { return FindSequence(); });
+    }
+    const Status lora = scope.lora_rank ? FindLoraRank() : Status();
+    if (scope.changes) MeasureAlone();
+    if (batch.valid()) HEADROOM_RETURN_IF_ERROR(batch.get());
+    if (sequence.valid()) HEADROOM_RETURN_IF_ERROR(sequence.get());
+    HEADROOM_RETURN_IF_ERROR(lora);
     if (!scope.changes) return std::move(advice_);
     TryAlone();
     TryWithoutHope();
@@ -86,8 +99,14 @@ class Advisor {
   const Variant& asked() const { return advice_.asked_variant; }
   LeverContext context() const { return {bench_.platform().gpu, advice_.asked.attn_used}; }
 
+  void ShowProgress() {
+    if (!progress_) return;
+    const std::lock_guard lock(progress_mutex_);
+    progress_(bench_.predictions());
+  }
+
   const Trial& Try(const Variant& variant) {
-    if (progress_) progress_(bench_.predictions());
+    ShowProgress();
     return bench_.Try(variant);
   }
 
@@ -167,11 +186,20 @@ class Advisor {
            kNegligible * static_cast<double>(advice_.asked.needed->count());
   }
 
+  void MeasureAlone() {
+    std::vector<Variant> variants;
+    for (const Lever& lever : Levers()) {
+      Variant variant = asked();
+      if (lever.apply(variant, context())) variants.push_back(std::move(variant));
+    }
+    bench_.MeasureAll(variants);
+  }
+
   void TryAlone() {
     for (const Lever& lever : Levers()) {
       Variant variant = asked();
       if (!lever.apply(variant, context())) continue;
-      if (progress_) progress_(bench_.predictions());
+      ShowProgress();
       Change change = MakeChange({std::string(lever.name)}, variant, lever.effect);
       change.note = lever.note;
       if (change.trial.ran()) {
@@ -335,20 +363,34 @@ class Advisor {
   }
 
   void TryTogether() {
-    int spent_before = bench_.predictions();
+    size_t spent_before = bench_.known();
     Effect effect = Effect::kSame;
-    for (const Subset& subset : Subsets()) {
-      if (EffectOf(subset) != effect) {
-        effect = EffectOf(subset);
-        spent_before = bench_.predictions();
+    const std::vector<Subset> subsets = Subsets();
+    for (size_t first = 0, last = 0; first < subsets.size(); first = last) {
+      if (EffectOf(subsets[first]) != effect) {
+        effect = EffectOf(subsets[first]);
+        spent_before = bench_.known();
       }
-      if (bench_.predictions() - spent_before > kPredictionsPerEffect) continue;
-      Add(Solve(subset));
+      while (last < std::min(subsets.size(), first + kSolvedAtOnce) &&
+             EffectOf(subsets[last]) == effect) {
+        ++last;
+      }
+      if (bench_.known() - spent_before > kTrialsPerEffect) continue;
+      SolveAll(std::span(subsets).subspan(first, last - first));
     }
     for (const Effect most : {Effect::kSame, Effect::kRounding, Effect::kTraining}) {
       if (solutions_.empty()) Add(Solve(Everything(most)));
     }
     for (const Solution& solution : solutions_) AddTogether(solution);
+  }
+
+  // Side by side; that they are always as many keeps the answer the same on every machine.
+  void SolveAll(std::span<const Subset> subsets) {
+    std::vector<std::future<std::optional<Solution>>> solved;
+    for (const Subset& subset : subsets) {
+      solved.push_back(std::async(std::launch::async, [this, &subset] { return Solve(subset); }));
+    }
+    for (auto& solution : solved) Add(solution.get());
   }
 
   void Add(std::optional<Solution> solution) {
@@ -382,6 +424,7 @@ class Advisor {
 
   Workbench& bench_;
   const Progress& progress_;
+  std::mutex progress_mutex_;
   Advice advice_;
   std::vector<Usable> usable_;
   std::vector<Solution> solutions_;

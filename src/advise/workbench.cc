@@ -2,6 +2,8 @@
 #include "advise/workbench.h"
 
 #include <algorithm>
+#include <thread>
+#include <vector>
 
 namespace headroom {
 namespace {
@@ -29,27 +31,76 @@ Bytes InputsOf(int64_t left_out, const Prediction& prediction, int64_t played) {
   return Bytes((inputs - prediction.buffers).count() / played * left_out);
 }
 
-}  // namespace
-
-const Trial& Workbench::TryWith(const Variant& variant, Detail detail) {
-  const auto known = std::ranges::find(trials_, variant, &std::pair<Variant, Trial>::first);
-  if (known == trials_.end()) {
-    return trials_.emplace_back(variant, Play(variant, detail, kPlayedMicroBatches)).second;
-  }
-  Trial& trial = known->second;
-  const bool enough = detail == Detail::kFits || trial.needed || !trial.ran();
-  if (!enough) trial = Play(variant, detail, kPlayedMicroBatches);
-  return trial;
+// Whether what is read at once depends on the memory there is (caching_allocator_warmup).
+bool ReadsOntoDevice(const Recipe& recipe) {
+  return recipe.loading == Loading::kDeviceMap ||
+         recipe.quantization.kind != Quantization::Kind::kNone;
 }
 
+}  // namespace
+
+const Trial* Workbench::Find(const Variant& variant, Detail detail) const {
+  const auto known = std::ranges::find_if(trials_, [&](const Known& one) {
+    const bool enough = detail == Detail::kFits || one.detail == Detail::kNeeds;
+    return (enough || !one.trial.ran()) && one.variant == variant;
+  });
+  return known == trials_.end() ? nullptr : &known->trial;
+}
+
+const Trial& Workbench::TryWith(const Variant& variant, Detail detail) {
+  std::unique_lock lock(mutex_);
+  if (const Trial* known = Find(variant, detail)) return *known;
+  lock.unlock();
+  Trial trial = Play(variant, detail, kPlayedMicroBatches);
+  lock.lock();
+  // Another thread may have been at it, too.
+  if (const Trial* known = Find(variant, detail)) return *known;
+  return trials_.emplace_back(variant, detail, std::move(trial)).trial;
+}
+
+size_t Workbench::known() {
+  const std::lock_guard lock(mutex_);
+  return trials_.size();
+}
+
+void Workbench::MeasureAll(std::span<const Variant> variants) {
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < variants.size(); i = next++) Measure(variants[i]);
+  };
+  const size_t threads = std::min<size_t>(variants.size(), std::thread::hardware_concurrency());
+  std::vector<std::jthread> others;
+  for (size_t i = 1; i < threads; ++i) others.emplace_back(work);
+  work();
+}
+
+// From the second step on a run repeats, but for what the allocator makes of it: whoever has room
+// to spare after two has it after all.
 Trial Workbench::Play(const Variant& variant, Detail detail, int64_t most_played) {
+  constexpr int kFewSteps = 2;
+  constexpr int64_t kToSpareDivisor = 32;
+  const Recipe& recipe = variant.recipe;
+  const bool repeats = recipe.driver != Driver::kGenerate && recipe.batches.empty() &&
+                       !recipe.evaluation && recipe.torch_empty_cache_steps == 0;
+  if (detail == Detail::kFits && repeats && recipe.steps > kFewSteps) {
+    const Trial trial = PlaySteps(variant, detail, most_played, kFewSteps);
+    const Bytes left = memory_ - trial.context - trial.reserved;
+    if (!trial.fits || left.count() > memory_.count() / kToSpareDivisor) return trial;
+  }
+  return PlaySteps(variant, detail, most_played, recipe.steps);
+}
+
+Trial Workbench::PlaySteps(const Variant& variant, Detail detail, int64_t most_played, int steps) {
   ++predictions_;
   Recipe recipe = variant.recipe;
+  recipe.steps = steps;
   const int64_t accumulation = recipe.gradient_accumulation_steps;
   const int64_t played = std::min(accumulation, most_played);
   recipe.gradient_accumulation_steps = played;
   Platform platform = platform_;
   platform.allocator = variant.allocator;
+  // A run that needs more than the whole device is not played to its end.
+  if (detail == Detail::kFits && !ReadsOntoDevice(recipe)) platform.memory_limit = memory_;
   CostMeter meter(platform.gpu, recipe.precision);
   const Result<Prediction> prediction = Predict(config_, recipe, platform, &meter);
   Trial trial;
@@ -63,6 +114,7 @@ Trial Workbench::Play(const Variant& variant, Detail detail, int64_t most_played
   trial.allocated = ledger.peak_allocated();
   trial.reserved = ledger.peak_reserved();
   trial.attn_used = prediction->attn_used;
+  if (prediction->out_of_memory) return trial;
   trial.fits = FitsUnder(*prediction, memory_ - trial.context - left_out);
   trial.cost = meter.Step(recipe.steps, played, accumulation);
   if (detail == Detail::kFits) return trial;

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Workbench: tries variants of one model on one device, each once.
+// Workbench: tries variants of one model on one device, each once. Several threads may try at a
+// time.
 //
 // A trial is a prediction and its verdict. What the allocator needs is found by replaying the
 // trial's own allocations under caps (AllocationTrace); the model is run once.
 #pragma once
 
+#include <atomic>
 #include <deque>
+#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -49,6 +53,8 @@ class Workbench {
   const Trial& Try(const Variant& variant) { return TryWith(variant, Detail::kFits); }
   // And what it needs.
   const Trial& Measure(const Variant& variant) { return TryWith(variant, Detail::kNeeds); }
+  // Measures those of `variants` that are not known yet, side by side.
+  void MeasureAll(std::span<const Variant> variants);
   // The same of a variant played to its last micro-batch; beyond 32 of them, counts only what the
   // further ones leave on the device from the start: their inputs.
   Trial MeasurePlayedOut(const Variant& variant);
@@ -58,17 +64,28 @@ class Workbench {
   const Platform& platform() const { return platform_; }
   const ModelConfig& config() const { return config_; }
   int predictions() const { return predictions_; }
+  // Variants tried so far. Unlike predictions, the same whatever ran side by side.
+  size_t known();
 
  private:
   enum class Detail { kFits, kNeeds };
+  // The trial that is known of `variant`, if it tells enough. REQUIRES: mutex_ is held.
+  const Trial* Find(const Variant& variant, Detail detail) const;
   const Trial& TryWith(const Variant& variant, Detail detail);
   Trial Play(const Variant& variant, Detail detail, int64_t most_played);
+  Trial PlaySteps(const Variant& variant, Detail detail, int64_t most_played, int steps);
 
   const ModelConfig& config_;
   const Platform platform_;
   const Bytes memory_;
-  std::deque<std::pair<Variant, Trial>> trials_;  // whose references last
-  int predictions_ = 0;
+  struct Known {
+    Variant variant;
+    Detail detail;
+    Trial trial;
+  };
+  std::mutex mutex_;          // of the trials
+  std::deque<Known> trials_;  // whose references last
+  std::atomic<int> predictions_ = 0;
 };
 
 }  // namespace headroom
