@@ -122,8 +122,10 @@ Status ModelConfig::Reader::EnterTextPart(Json& file) {
        {"dtype", "torch_dtype", "tie_word_embeddings", "id2label", "num_labels"}) {
     if (file.contains(shared) && !text.contains(shared)) text[shared] = file[shared];
   }
-  warnings_.push_back(Format("{}: of the composite model_type {} only the text part, {}, is read",
-                             origin_, Quoted(whole), text_type));
+  warnings_.push_back(
+      Format("{}: of the composite model_type {} only the text part, {}, is read: the rest, its "
+             "parameters and activations, is not counted",
+             origin_, Quoted(whole), text_type));
   file = std::move(text);
   return {};
 }

@@ -146,10 +146,7 @@ std::vector<std::string> GenerationLines(const Recipe& recipe, AttnImplementatio
 }  // namespace
 
 bool IsUnmeasured(std::string_view model_type) {
-  constexpr std::string_view kUnmeasured[] = {
-      "camembert", "codegen", "cohere",  "deit",       "electra",    "gemma2", "gptj",
-      "granite",   "marian",  "mbart",   "mt5",        "olmo",       "olmo2",  "pegasus",
-      "qwen2_moe", "smollm3", "whisper", "starcoder2", "xlm-roberta"};
+  constexpr std::string_view kUnmeasured[] = {"deit", "smollm3"};
   return std::find(std::begin(kUnmeasured), std::end(kUnmeasured), model_type) !=
          std::end(kUnmeasured);
 }
