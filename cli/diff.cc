@@ -47,8 +47,9 @@ const Syntax& DiffSyntax() {
           "why. The plan of a run against a snapshot of it is the honest error of the plan.",
       .positional = "A B",
       .positional_help =
-          "each a ledger (headroom plan --ledger, headroom explain --ledger), a memory snapshot or "
-          "a recording (headroom watch --json); one of them may be - for standard input",
+          "each a ledger (headroom plan --ledger, headroom explain --ledger), a memory snapshot, a "
+          "recording (headroom watch --json) or what plan --json and explain --json wrote; one of "
+          "them may be - for standard input",
       .groups = groups,
       .examples =
           "  headroom plan gpt2 --batch 4 --seq 512 --bf16 --ledger plan.json\n"
@@ -103,8 +104,13 @@ Result<Side> ReadSide(const std::string& path, const PlanOptions* model) {
     }
     case Recording::Kind::kWatch:
       return WatchedSide(recording);
-    case Recording::Kind::kText:
-      break;
+    case Recording::Kind::kText: {
+      HEADROOM_ASSIGN_OR_RETURN(std::optional<DiffRun> run,
+                                DiffRunFromJson(recording.text, recording.name));
+      if (!run) break;
+      side.run = *std::move(run);
+      return side;
+    }
   }
   return Error::BadInput(Format(
       "{}: neither a ledger, a memory snapshot nor a recording: headroom plan MODEL --ledger FILE "

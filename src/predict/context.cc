@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "predict/context.h"
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "base/format.h"
@@ -144,12 +142,6 @@ std::vector<std::string> GenerationLines(const Recipe& recipe, AttnImplementatio
 }
 
 }  // namespace
-
-bool IsUnmeasured(std::string_view model_type) {
-  constexpr std::string_view kUnmeasured[] = {"deit", "smollm3"};
-  return std::find(std::begin(kUnmeasured), std::end(kUnmeasured), model_type) !=
-         std::end(kUnmeasured);
-}
 
 std::vector<std::string> Assumptions(const Recipe& recipe, const Platform& platform,
                                      AttnImplementation attn) {

@@ -16,9 +16,6 @@ namespace headroom::predict {
 std::vector<ContextPart> OutsideAllocator(const Platform& platform, AttnImplementation attn,
                                           const Recipe& recipe);
 
-// Whether no run of this model type stands behind its predictions.
-bool IsUnmeasured(std::string_view model_type);
-
 // One line for each thing that was taken as given, the most important first.
 std::vector<std::string> Assumptions(const Recipe& recipe, const Platform& platform,
                                      AttnImplementation attn);

@@ -342,10 +342,6 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
   for (ContextPart& part : predict::ParallelContext(recipe)) outside.push_back(std::move(part));
   prediction.ledger.SetContext(std::move(outside));
   prediction.assumptions = predict::Assumptions(recipe, platform, attn);
-  if (predict::IsUnmeasured(config.model_type())) {
-    prediction.assumptions.push_back(Format(
-        "model type {}: written from transformers' sources, not measured", config.model_type()));
-  }
   for (std::string& line : predict::ParallelAssumptions(recipe, config)) {
     prediction.assumptions.push_back(std::move(line));
   }

@@ -233,7 +233,8 @@ DiffReport BuildDiff(const DiffRun& a_run, const DiffRun& b_run) {
   for (size_t i = 0; i < diff.components.size(); ++i) {
     diff.components[i] = {a.peak.components[i], b.peak.components[i]};
   }
-  for (size_t i = 0; i < diff.activation_kinds.size(); ++i) {
+  const bool kinds_known = a_run.kinds_known && b_run.kinds_known;
+  for (size_t i = 0; kinds_known && i < diff.activation_kinds.size(); ++i) {
     diff.activation_kinds[i] = {a.peak.activation_kinds[i], b.peak.activation_kinds[i]};
     diff.temporary_kinds[i] = {a.peak.temporary_kinds[i], b.peak.temporary_kinds[i]};
   }

@@ -16,8 +16,10 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "report/plan_report.h"
 #include "report/text.h"
 
@@ -48,6 +50,8 @@ struct DiffRun {
   PlanReport report = {};
   // Watched from outside: only report.device counts.
   bool watched = false;
+  // False of what `plan --json` wrote: it sums the kinds of activations and temporaries.
+  bool kinds_known = true;
   // For a watched run, when it peaked and what stands apart; else empty.
   std::string peak = {};
 };
@@ -74,6 +78,10 @@ struct DiffReport {
   std::vector<NamedChange>
       modules;  // largest difference first; empty when the names differ in kind
 };
+
+// What `plan --json` or `explain --json` wrote, as a side of a comparison: a module's bytes stand
+// as one sum. Nothing when the text is no such object; fails on one that lacks a part.
+Result<std::optional<DiffRun>> DiffRunFromJson(std::string_view text, const std::string& name);
 
 DiffReport BuildDiff(const DiffRun& a, const DiffRun& b);
 

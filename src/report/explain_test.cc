@@ -122,6 +122,34 @@ TEST(ExplainText, KeepsToTheWidth) {
   }
 }
 
+TEST(DiffReader, ReadsWhatPlanAndExplainWrite) {
+  const DiffRun written = Side("plan.json", {.activations = MiB(100)});
+  for (const std::string& json :
+       {PlanJson(written.report), ExplainJson(ReportOf({.activations = MiB(100)}))}) {
+    const Result<std::optional<DiffRun>> read = DiffRunFromJson(json, "plan.json");
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    ASSERT_TRUE(read->has_value());
+    const DiffReport diff = BuildDiff(written, **read);
+    EXPECT_EQ(LargestDifference(diff), 0.0);
+    EXPECT_EQ(diff.phases.size(), written.report.phases.size());
+    for (const NamedChange& module : diff.modules) EXPECT_EQ(module.change.delta(), Bytes(0));
+  }
+}
+
+TEST(DiffReader, NamesWhatIsMissing) {
+  Json json = Json::parse(PlanJson(Side("a", {}).report));
+  json["peak"].erase("op");
+  const auto without = DiffRunFromJson(json.dump(), "plan.json");
+  ASSERT_FALSE(without.ok());
+  EXPECT_THAT(without.error().message, HasSubstr("plan.json: \"op\" is missing"));
+  json["totals"]["allocated"] = uint64_t{1} << 63U;
+  EXPECT_FALSE(DiffRunFromJson(json.dump(), "plan.json").ok());
+  for (const char* other : {"", "a log", "{", "[]", R"({"totals": 1})"}) {
+    const auto read = DiffRunFromJson(other, "x");
+    EXPECT_TRUE(read.ok() && !read->has_value()) << other;
+  }
+}
+
 TEST(ExplainJson, HasTheShapeOfAPlanAndMore) {
   const Json json = Json::parse(ExplainJson(ReportOf({})));
   EXPECT_EQ(json["totals"]["allocated"], MiB(80).count());

@@ -39,7 +39,7 @@ BOUNDS = {
     # Architectures that had no rows when they were written. CamemBERT's reserved peak holds one
     # segment too many, of 126 MiB, behind an address tie.
     "hf_memory_architectures.jsonl": {
-        "allocated_max": 0.005, "allocated_exact": 14, "phase_max": 0.01,
+        "allocated_max": 0.005, "allocated_exact": 16, "phase_max": 0.01,
         "reserved_max": 0.08, "reserved_median": 0.001, "device_max": 0.06,
     },
     "fit_boundary.jsonl": {
