@@ -131,8 +131,8 @@ Result<int64_t> ReadCount(std::string_view flag, std::string_view text, Range ra
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = failure != std::errc::invalid_argument && end == text.data() + text.size();
   if (!whole) {
-    return Error::BadInput(Format("{} {}: not a whole number: write {} {}", flag, text, flag,
-                                  std::max<int64_t>(range.smallest, 1)));
+    return Error::BadInput(Format("{} {}: not a whole number: digits alone, like {} {}", flag, text,
+                                  flag, std::max<int64_t>(range.smallest, 1)));
   }
   if (failure == std::errc::result_out_of_range || value < range.smallest ||
       value > range.largest) {

@@ -96,7 +96,10 @@ class Watch(unittest.TestCase):
 
     def on_terminal(self, rows, columns):
         """What two looks write to a terminal of this size."""
-        ours, theirs = pty.openpty()
+        try:
+            ours, theirs = pty.openpty()
+        except OSError:  # a chroot without /dev/pts
+            self.skipTest("this system has no pseudo terminals")
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         watch = subprocess.Popen([HEADROOM, "watch", "--count", "2", "--interval", "0.05"],
                                  env={**self.env, "TERM": "xterm", "LC_ALL": "C.UTF-8"},
