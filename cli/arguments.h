@@ -7,6 +7,7 @@
 // their values behind a space or '='. A flag that is not known is an error naming the nearest one.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <span>

@@ -284,8 +284,10 @@ std::string_view Name(Stage stage) {
 
 StackClasses::StackClasses(const Snapshot& snapshot) : classes_(Classifier(snapshot).Run()) {
   std::vector<bool> used(classes_.size(), false);
-  for (const Event& event : snapshot.events.distinct())
-    used[static_cast<uint32_t>(event.stack)] = true;
+  // Not distinct(): it holds events that were changed since, whose stacks may be gone.
+  for (size_t i = 0; i < snapshot.events.count(); ++i) {
+    used[static_cast<uint32_t>(snapshot.events[i].stack)] = true;
+  }
   for (size_t i = 0; i < classes_.size(); ++i) {
     any_engine_ |= used[i] && classes_[i].Has(FrameFact::kEngine);
     any_frames_ |= used[i] && classes_[i].stage != Stage::kUnknown;
