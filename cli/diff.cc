@@ -18,7 +18,6 @@
 #include "report/diff_page.h"
 #include "report/diff_report.h"
 #include "report/json.h"
-#include "version.h"
 #include "watch_report.h"
 
 namespace headroom::cli {
@@ -138,8 +137,7 @@ Result<std::string> Compare(const Arguments& arguments, const TextStyle& style) 
   HEADROOM_ASSIGN_OR_RETURN(Side second, ReadSide(b, chosen));
   const DiffReport diff = BuildDiff(first.run, second.run);
   if (const std::optional<std::string> path = arguments.Value("--html")) {
-    const ReportPage page =
-        DiffPage(diff, first.Picture(), second.Picture(), Format("headroom {}", kVersion));
+    const ReportPage page = DiffPage(diff, first.Picture(), second.Picture(), Generator());
     HEADROOM_RETURN_IF_ERROR(WriteFile(*path, HtmlReport(page)));
   }
   return arguments.Has("--json") ? DiffJson(diff) : DiffText(diff, style);

@@ -17,7 +17,6 @@
 #include "report/explain_page.h"
 #include "report/explain_text.h"
 #include "report/json.h"
-#include "version.h"
 
 namespace headroom::cli {
 namespace {
@@ -73,13 +72,6 @@ Result<std::optional<int>> ReadDevice(const Arguments& arguments) {
   return std::optional(device);
 }
 
-Status SavePage(const Arguments& arguments, const ReportPage& page) {
-  const std::optional<std::string> path = arguments.Value("--html");
-  return path ? WriteFile(*path, HtmlReport(page)) : Status();
-}
-
-std::string Generator() { return Format("headroom {}", kVersion); }
-
 // The model's name, by --model or behind the file.
 Result<std::optional<std::string>> ModelName(const Arguments& arguments) {
   const std::string& second = arguments.positional(1);
@@ -101,7 +93,10 @@ Result<std::string> ExplainSnapshot(Recording recording, const Arguments& argume
     HEADROOM_RETURN_IF_ERROR(WriteFile(*path, ToJson(study.ledger)));
   }
   const ExplainReport report = BuildExplainReport(study, recording.name);
-  HEADROOM_RETURN_IF_ERROR(SavePage(arguments, ExplainPage(report, study.ledger, Generator())));
+  if (const std::optional<std::string> path = arguments.Value("--html")) {
+    const ReportPage page = ExplainPage(report, study.ledger, Generator());
+    HEADROOM_RETURN_IF_ERROR(WriteFile(*path, HtmlReport(page)));
+  }
   return arguments.Has("--json") ? ExplainJson(report) : ExplainText(report, style);
 }
 
@@ -132,7 +127,9 @@ Result<std::string> Explain(const Arguments& arguments, const TextStyle& style) 
   }
   HEADROOM_ASSIGN_OR_RETURN(const OomReport report,
                             MakeOomReport(recording.text, recording.name, chosen));
-  HEADROOM_RETURN_IF_ERROR(SavePage(arguments, OomPage(report, Generator())));
+  if (const std::optional<std::string> path = arguments.Value("--html")) {
+    HEADROOM_RETURN_IF_ERROR(WriteFile(*path, HtmlReport(OomPage(report, Generator()))));
+  }
   return arguments.Has("--json") ? OomJson(report) : OomText(report, style);
 }
 

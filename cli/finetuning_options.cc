@@ -115,19 +115,15 @@ Status ReadNames(const Arguments& arguments, LoraConfig& lora) {
 }
 
 Status ReadBias(const Arguments& arguments, LoraConfig& lora) {
-  constexpr std::pair<std::string_view, LoraConfig::Bias> kChoices[] = {
-      {"none", LoraConfig::Bias::kNone},
-      {"all", LoraConfig::Bias::kAll},
-      {"lora_only", LoraConfig::Bias::kLoraOnly}};
   const std::optional<std::string> text = arguments.Value("--lora-bias");
   if (!text) return {};
-  for (const auto& [name, bias] : kChoices) {
-    if (*text != name) continue;
-    lora.bias = bias;
-    return {};
+  const std::optional<LoraConfig::Bias> bias = ParseLoraBias(*text);
+  if (!bias) {
+    return Error::BadInput(
+        Format("--lora-bias {}: unknown: choose one of none, all, lora_only", *text));
   }
-  return Error::BadInput(
-      Format("--lora-bias {}: unknown: choose one of none, all, lora_only", *text));
+  lora.bias = *bias;
+  return {};
 }
 
 Status ReadLora(const Arguments& arguments, Recipe& recipe) {

@@ -14,7 +14,6 @@
 #include "base/nearest.h"
 #include "command.h"
 #include "output.h"
-#include "version.h"
 
 namespace headroom::cli {
 namespace {
@@ -64,7 +63,7 @@ ExitCode Run(const std::vector<std::string>& words) {
   }
   const std::string& first = words.front();
   if (first == "--help" || first == "-h" || first == "help") return Print(Help());
-  if (first == "--version" || first == "-V") return Print(Format("headroom {}\n", kVersion));
+  if (first == "--version" || first == "-V") return Print(Generator() + '\n');
   for (const Command& command : kCommands) {
     if (first == command.name) return command.run(std::span(words).subspan(1));
   }

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "base/format.h"
+#include "version.h"
 
 namespace headroom::cli {
 namespace {
@@ -92,6 +93,8 @@ ExitCode Print(std::string_view text, ExitCode code) {
   const Result<bool> written = Write(STDOUT_FILENO, text);
   return written.ok() ? code : Fail("", written.error());
 }
+
+std::string Generator() { return Format("headroom {}", kVersion); }
 
 ExitCode Fail(std::string_view command, const Error& error) {
   Warn(command, error.message);

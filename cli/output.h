@@ -31,6 +31,9 @@ Result<bool> Write(int descriptor, std::string_view text);
 // other failure is told on stderr and returns kInternal.
 ExitCode Print(std::string_view text, ExitCode code = ExitCode::kOk);
 
+// What a page says it was made by: "headroom 0.1.0".
+std::string Generator();
+
 // One line on stderr: "headroom plan: MESSAGE".
 ExitCode Fail(std::string_view command, const Error& error);
 void Warn(std::string_view command, std::string_view message);

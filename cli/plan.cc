@@ -4,7 +4,6 @@
 
 #include "arguments.h"
 #include "base/file.h"
-#include "base/format.h"
 #include "command.h"
 #include "ledger/ledger_json.h"
 #include "lengths.h"
@@ -18,7 +17,6 @@
 #include "report/plan_page.h"
 #include "report/plan_text.h"
 #include "report/snapshot_export.h"
-#include "version.h"
 
 namespace headroom::cli {
 namespace {
@@ -29,7 +27,7 @@ Result<Plan> MakeAndSave(const PlanOptions& options) {
     HEADROOM_RETURN_IF_ERROR(WriteFile(options.ledger_path, ToJson(plan.ledger)));
   }
   if (!options.html_path.empty()) {
-    const ReportPage page = PlanPage(plan.report, plan.ledger, Format("headroom {}", kVersion));
+    const ReportPage page = PlanPage(plan.report, plan.ledger, Generator());
     HEADROOM_RETURN_IF_ERROR(WriteFile(options.html_path, HtmlReport(page)));
   }
   if (!options.snapshot_path.empty()) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/format.h"
+#include "output.h"
 #include "report/chart_text.h"
-#include "version.h"
 
 namespace headroom::cli {
 namespace {
@@ -213,10 +213,13 @@ void AddDevice(const Recording& recording, const DeviceRecording& device, Report
   if (!processes.rows.empty()) page.tables.push_back(std::move(processes));
 }
 
-std::string PeakSentence(const DeviceRecording& device) {
-  const DeviceLadder ladder = LadderOf(device);
-  return Format("Peak of {} on {} after {:.2f} s.", FormatMiB(PeakOf(device)), device.Label(),
-                ladder.peak.seconds);
+Bytes PeakOf(const DeviceRecording& device, const DeviceLadder& ladder) {
+  return device.match == OwnMatch::kNone ? ladder.peak.used : ladder.peak.own;
+}
+
+std::string PeakSentence(const DeviceRecording& device, const DeviceLadder& ladder) {
+  return Format("Peak of {} on {} after {:.2f} s.", FormatMiB(PeakOf(device, ladder)),
+                device.Label(), ladder.peak.seconds);
 }
 
 }  // namespace
@@ -237,10 +240,7 @@ PageTimeline TimelineOf(const Recording& recording, const DeviceRecording& devic
   return timeline;
 }
 
-Bytes PeakOf(const DeviceRecording& device) {
-  const DeviceLadder ladder = LadderOf(device);
-  return device.match == OwnMatch::kNone ? ladder.peak.used : ladder.peak.own;
-}
+Bytes PeakOf(const DeviceRecording& device) { return PeakOf(device, LadderOf(device)); }
 
 const DeviceRecording* BusiestDevice(const Recording& recording) {
   const std::vector<const DeviceRecording*> shown = ShownDevices(recording);
@@ -249,8 +249,8 @@ const DeviceRecording* BusiestDevice(const Recording& recording) {
 }
 
 std::string PeakWords(const Recording& recording, const DeviceRecording& device) {
-  std::string text = PeakSentence(device);
   const DeviceLadder ladder = LadderOf(device);
+  std::string text = PeakSentence(device, ladder);
   if (ladder.context) {
     text +=
         Format(" The first level held was {}, its CUDA context.", FormatMiB(ladder.context->own));
@@ -289,7 +289,7 @@ std::string RecordingText(const Recording& recording, const TextStyle& style) {
 
 ReportPage RecordingPage(const Recording& recording) {
   ReportPage page;
-  page.generator = Format("headroom {}", kVersion);
+  page.generator = Generator();
   page.kind = "watch";
   page.heading = CommandLine(recording);
   page.facts = {Format("{:.1f} s", recording.seconds)};
@@ -297,7 +297,7 @@ ReportPage RecordingPage(const Recording& recording) {
   if (!recording.driver.empty()) page.facts.push_back("driver " + recording.driver);
   const std::vector<const DeviceRecording*> devices = ShownDevices(recording);
   for (const DeviceRecording* device : devices) {
-    page.summary.push_back({Tone::kPlain, PeakSentence(*device)});
+    page.summary.push_back({Tone::kPlain, PeakSentence(*device, LadderOf(*device))});
     page.facts.push_back(DeviceWords(*device));
     AddDevice(recording, *device, page);
   }
@@ -309,12 +309,11 @@ ReportPage RecordingPage(const Recording& recording) {
   if (devices.size() == 1) {
     const DeviceRecording& device = *devices.front();
     const DeviceLadder ladder = LadderOf(device);
-    const bool own = device.match != OwnMatch::kNone;
     if (ladder.context) {
       page.totals.push_back({"context", ladder.context->own, "the first level that was held"});
     }
-    page.totals.push_back({"peak", own ? ladder.peak.own : ladder.peak.used,
-                           Format("after {:.2f} s", ladder.peak.seconds)});
+    page.totals.push_back(
+        {"peak", PeakOf(device, ladder), Format("after {:.2f} s", ladder.peak.seconds)});
     page.totals.push_back({"card used at the peak", ladder.peak.used, "as nvidia-smi shows it"});
     page.limit = PageRung{device.name, device.total - device.reserved.value_or(Bytes(0))};
   }

@@ -22,18 +22,6 @@ std::string AllocConf(const Variant& variant, std::string_view given) {
 
 using Words = std::vector<std::string>;
 
-std::string_view Name(LoraConfig::Bias bias) {
-  switch (bias) {
-    case LoraConfig::Bias::kNone:
-      return "none";
-    case LoraConfig::Bias::kAll:
-      return "all";
-    case LoraConfig::Bias::kLoraOnly:
-      return "lora_only";
-  }
-  return "";
-}
-
 void AddLora(const LoraConfig& lora, Words& flags) {
   flags.push_back(Format("--lora --lora-r {} --lora-alpha {:g}", lora.r, lora.lora_alpha));
   if (lora.lora_dropout > 0) flags.push_back(Format("--lora-dropout {:g}", lora.lora_dropout));

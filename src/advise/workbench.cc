@@ -31,12 +31,6 @@ Bytes InputsOf(int64_t left_out, const Prediction& prediction, int64_t played) {
   return Bytes((inputs - prediction.buffers).count() / played * left_out);
 }
 
-// Whether what is read at once depends on the memory there is (caching_allocator_warmup).
-bool ReadsOntoDevice(const Recipe& recipe) {
-  return recipe.loading == Loading::kDeviceMap ||
-         recipe.quantization.kind != Quantization::Kind::kNone;
-}
-
 }  // namespace
 
 const Trial* Workbench::Find(const Variant& variant, Detail detail) const {
@@ -99,7 +93,8 @@ Trial Workbench::PlaySteps(const Variant& variant, Detail detail, int64_t most_p
   recipe.gradient_accumulation_steps = played;
   Platform platform = platform_;
   platform.allocator = variant.allocator;
-  // A run that needs more than the whole device is not played to its end.
+  // A run that needs more than the whole device is not played to its end; but what is read at once
+  // onto a device depends on the memory there is (caching_allocator_warmup).
   if (detail == Detail::kFits && !ReadsOntoDevice(recipe)) platform.memory_limit = memory_;
   CostMeter meter(platform.gpu, recipe.precision);
   const Result<Prediction> prediction = Predict(config_, recipe, platform, &meter);

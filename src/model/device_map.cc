@@ -61,8 +61,7 @@ void AddTensor(Module& root, const ParameterSpec& spec, int64_t bytes) {
 Module BuildTree(const ParameterTable& table, DType dtype) {
   Module root;
   for (const ParameterSpec& spec : table.entries()) {
-    const DType type = spec.is_buffer && !spec.buffer_follows_model ? spec.buffer_dtype : dtype;
-    AddTensor(root, spec, spec.shape.NumElements() * ElementSize(type));
+    AddTensor(root, spec, spec.shape.NumElements() * ElementSize(spec.dtype.value_or(dtype)));
   }
   return root;
 }

@@ -4,6 +4,7 @@
 #include "model/lora_config.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,8 @@
 
 namespace headroom {
 namespace {
+
+constexpr std::array<std::string_view, 3> kBiasNames = {"none", "all", "lora_only"};
 
 using Json = nlohmann::json;
 using Apply = std::function<Status(const Json& value, LoraConfig& config)>;
@@ -79,15 +82,10 @@ Status ReadTargets(const Json& value, LoraConfig& config) {
 }
 
 Status ReadBias(const Json& value, LoraConfig& config) {
-  if (value == "none") {
-    config.bias = LoraConfig::Bias::kNone;
-  } else if (value == "all") {
-    config.bias = LoraConfig::Bias::kAll;
-  } else if (value == "lora_only") {
-    config.bias = LoraConfig::Bias::kLoraOnly;
-  } else {
-    return Wrong("bias", "none, all or lora_only");
-  }
+  const std::optional<LoraConfig::Bias> bias =
+      value.is_string() ? ParseLoraBias(value.get_ref<const std::string&>()) : std::nullopt;
+  if (!bias) return Wrong("bias", "none, all or lora_only");
+  config.bias = *bias;
   return {};
 }
 
@@ -177,6 +175,14 @@ Status ReadKey(const std::string& key, const Json& value, LoraConfig& config) {
 }
 
 }  // namespace
+
+std::string_view Name(LoraConfig::Bias bias) { return kBiasNames[static_cast<size_t>(bias)]; }
+
+std::optional<LoraConfig::Bias> ParseLoraBias(std::string_view name) {
+  const auto found = std::ranges::find(kBiasNames, name);
+  if (found == kBiasNames.end()) return std::nullopt;
+  return static_cast<LoraConfig::Bias>(found - kBiasNames.begin());
+}
 
 Status CheckLoraConfig(const LoraConfig& config) {
   if (config.r < 1 || config.r > kLargestRank) {

@@ -38,6 +38,9 @@ struct LoraConfig {
   bool operator==(const LoraConfig&) const = default;
 };
 
+std::string_view Name(LoraConfig::Bias bias);  // "none", "all", "lora_only"
+std::optional<LoraConfig::Bias> ParseLoraBias(std::string_view name);
+
 // Reads LoraConfig's arguments or an adapter_config.json. Fails on values that PEFT refuses, and
 // (kUnsupported) on arguments that change memory in a way that is not modelled (use_dora).
 Result<LoraConfig> ParseLoraConfig(std::string_view json);

@@ -47,6 +47,8 @@ Status CheckDivisible(const ModelConfig& config, std::string_view size, std::str
 // BertEmbeddings at `at` ("bert.embeddings."), `width` wide.
 void AddBertEmbeddings(ParameterTable& table, const ModelConfig& config, const std::string& at,
                        int64_t width);
+// The layers of one of BART's two stacks (Whisper's too): `side` is "encoder" or "decoder".
+void AddBartLayers(ParameterTable& table, const ModelConfig& config, const std::string& side);
 // Whether pos_att_type names `term` ("c2p", "p2c"), as a list or in one string.
 bool HasPositionTerm(const ModelConfig& config, std::string_view term);
 // The linear layer onto the vocabulary at `name`. Its weight is the word embedding unless the

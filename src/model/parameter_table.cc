@@ -113,7 +113,8 @@ Bytes ParameterTable::buffer_bytes() const {
   Bytes bytes;
   for (const ParameterSpec& entry : entries_) {
     if (entry.is_buffer)
-      bytes += Bytes(entry.shape.NumElements() * ElementSize(entry.buffer_dtype));
+      bytes +=
+          Bytes(entry.shape.NumElements() * ElementSize(entry.dtype.value_or(DType::kFloat32)));
   }
   return bytes;
 }
@@ -125,13 +126,11 @@ void ParameterTable::Add(std::string name, Shape shape) {
 void ParameterTable::Add(ParameterSpec spec) { entries_.push_back(std::move(spec)); }
 
 void ParameterTable::AddBuffer(std::string name, Shape shape, DType dtype) {
-  entries_.push_back(
-      {.name = std::move(name), .shape = shape, .is_buffer = true, .buffer_dtype = dtype});
+  entries_.push_back({.name = std::move(name), .shape = shape, .is_buffer = true, .dtype = dtype});
 }
 
 void ParameterTable::AddBuffer(std::string name, Shape shape) {
-  AddBuffer(std::move(name), shape, DType::kFloat32);
-  entries_.back().buffer_follows_model = true;
+  entries_.push_back({.name = std::move(name), .shape = shape, .is_buffer = true});
 }
 
 void ParameterTable::AddLinear(const std::string& name, int64_t in, int64_t out, bool bias) {

@@ -33,12 +33,9 @@ struct ParameterSpec {
   std::string name;
   Shape shape;
   bool is_buffer = false;
-  // Buffers keep their own type; parameters take the type the model is loaded in.
-  DType buffer_dtype = DType::kFloat32;
-  // … but for those made without naming a type (torch.zeros): they take it as well.
-  bool buffer_follows_model = false;
   LinearWeight linear = LinearWeight::kNo;
-  // Set where a parameter is not in the type the model is loaded in.
+  // Its own type. Unset of what takes the type the model is loaded in: parameters, and buffers made
+  // without naming a type (torch.zeros).
   std::optional<DType> dtype = std::nullopt;
   bool frozen = false;  // requires_grad is false
 };

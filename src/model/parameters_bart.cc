@@ -21,8 +21,9 @@ Form FormOf(const ModelConfig& config) {
           .final_layer_norm = type == "mbart" || type == "pegasus"};
 }
 
-void AddAttention(ParameterTable& table, const std::string& at, int64_t hidden) {
-  for (const char* projection : {".k_proj", ".v_proj", ".q_proj", ".out_proj"}) {
+void AddAttention(ParameterTable& table, const std::string& at, int64_t hidden, bool key_bias) {
+  table.AddLinear(at + ".k_proj", hidden, hidden, key_bias);
+  for (const char* projection : {".v_proj", ".q_proj", ".out_proj"}) {
     table.AddLinear(at + projection, hidden, hidden);
   }
   table.AddLayerNorm(at + "_layer_norm", hidden);
@@ -33,25 +34,31 @@ void AddStack(ParameterTable& table, const ModelConfig& config, const std::strin
               int64_t vocabulary) {
   const Form form = FormOf(config);
   const int64_t hidden = config.Int("d_model");
-  const int64_t inner = config.Int(side + "_ffn_dim");
   const std::string root = "model." + side + ".";
   if (vocabulary > 0) table.Add(root + "embed_tokens.weight", {vocabulary, hidden});
   const int64_t offset = form.learned_positions ? 2 : 0;
   table.Add(root + "embed_positions.weight",
             {config.Int("max_position_embeddings") + offset, hidden});
-  for (int64_t layer = 0; layer < config.Int(side + "_layers"); ++layer) {
-    const std::string at = root + "layers." + std::to_string(layer) + ".";
-    AddAttention(table, at + "self_attn", hidden);
-    if (side == "decoder") AddAttention(table, at + "encoder_attn", hidden);
-    table.AddLinear(at + "fc1", hidden, inner);
-    table.AddLinear(at + "fc2", inner, hidden);
-    table.AddLayerNorm(at + "final_layer_norm", hidden);
-  }
+  AddBartLayers(table, config, side);
   if (form.layernorm_embedding) table.AddLayerNorm(root + "layernorm_embedding", hidden);
   if (form.final_layer_norm) table.AddLayerNorm(root + "layer_norm", hidden);
 }
 
 }  // namespace
+
+void AddBartLayers(ParameterTable& table, const ModelConfig& config, const std::string& side) {
+  const bool key_bias = config.model_type() != "whisper";
+  const int64_t hidden = config.Int("d_model");
+  const int64_t inner = config.Int(side + "_ffn_dim");
+  for (int64_t layer = 0; layer < config.Int(side + "_layers"); ++layer) {
+    const std::string at = "model." + side + ".layers." + std::to_string(layer) + ".";
+    AddAttention(table, at + "self_attn", hidden, key_bias);
+    if (side == "decoder") AddAttention(table, at + "encoder_attn", hidden, key_bias);
+    table.AddLinear(at + "fc1", hidden, inner);
+    table.AddLinear(at + "fc2", inner, hidden);
+    table.AddLayerNorm(at + "final_layer_norm", hidden);
+  }
+}
 
 Result<ParameterTable> BartParameters(const ModelConfig& config, Task task) {
   if (task != Task::kSeq2SeqLm) return UnsupportedTask(config, task);

@@ -153,4 +153,9 @@ std::vector<std::string_view> OptimNames() {
   return names;
 }
 
+bool ReadsOntoDevice(const Recipe& recipe) {
+  return recipe.loading == Loading::kDeviceMap ||
+         recipe.quantization.kind != Quantization::Kind::kNone;
+}
+
 }  // namespace headroom

@@ -164,4 +164,7 @@ struct Recipe {
   bool operator==(const Recipe&) const = default;
 };
 
+// Whether from_pretrained reads the weights straight onto the device, as it quantises them there.
+bool ReadsOntoDevice(const Recipe& recipe);
+
 }  // namespace headroom

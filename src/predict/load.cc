@@ -148,8 +148,7 @@ Weights::Weights(Runtime& runtime, const ParameterTable& table, const Recipe& re
     // Buffers that no file holds are made afterwards.
     runtime.module = runtime.ledger().InternModule(ModuleOf(spec.name));
     const Scoped component(runtime.component, Component::kInputs);
-    const DType type = spec.buffer_follows_model ? dtype : spec.buffer_dtype;
-    by_name_.emplace(spec.name, Empty(runtime, spec.shape, type));
+    by_name_.emplace(spec.name, Empty(runtime, spec.shape, spec.dtype.value_or(dtype)));
   }
 }
 

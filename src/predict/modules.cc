@@ -74,8 +74,7 @@ Weights::Weights(Runtime& runtime, const ParameterTable& table, DType dtype, int
   Apply(BuildTree(table), "", [&](const std::string& path, const ParameterSpec& spec) {
     runtime.module = runtime.ledger().InternModule(path);
     runtime.component = spec.is_buffer ? Component::kInputs : Component::kWeights;
-    const bool own_type = spec.is_buffer && !spec.buffer_follows_model;
-    const DType type = own_type ? spec.buffer_dtype : spec.dtype.value_or(dtype);
+    const DType type = spec.dtype.value_or(dtype);
     Tensor tensor = shards > 0 && !spec.is_buffer ? WithoutMemory(runtime, spec.shape, type, shards)
                                                   : Empty(runtime, spec.shape, type);
     tensor.impl()->leaf_requires_grad = !spec.is_buffer && !spec.frozen;
@@ -97,17 +96,21 @@ const Tensor& Weights::Get(const std::string& name) const {
   return found->second;
 }
 
+void Weights::CastHalfToFloat(size_t i) {
+  if (!IsHalf(parameters_[i].dtype())) return;
+  runtime_.module = runtime_.ledger().InternModule(ParentPath(names_[i]));
+  const Tensor cast = ToCopy(parameters_[i], DType::kFloat32);
+  parameters_[i] = cast;
+  by_name_[names_[i]] = cast;
+}
+
 void Weights::PrepareForKbitTraining() {
   const OpScope op(runtime_, "prepare_model_for_kbit_training");
   const Scoped component(runtime_.component, Component::kWeights);
   const Scoped module(runtime_.module, runtime_.module);
   const Scoped no_grad(runtime_.grad_enabled, false);
   for (size_t i = 0; i < names_.size(); ++i) {
-    if (!IsHalf(parameters_[i].dtype()) || quantized_.contains(names_[i])) continue;
-    runtime_.module = runtime_.ledger().InternModule(ParentPath(names_[i]));
-    const Tensor cast = ToCopy(parameters_[i], DType::kFloat32);
-    parameters_[i] = cast;
-    by_name_[names_[i]] = cast;
+    if (!quantized_.contains(names_[i])) CastHalfToFloat(i);
   }
   runtime_.EmptyCache();
 }
@@ -152,12 +155,8 @@ void Weights::Adapt(const ParameterTable& adapted, const Recipe& recipe) {
     parameters_.push_back(tensor);
   }
   for (const size_t i : adapters) {
-    if (!IsHalf(parameters_[i].dtype())) continue;
-    runtime_.module = runtime_.ledger().InternModule(ParentPath(names_[i]));
-    const Tensor cast = ToCopy(parameters_[i], DType::kFloat32);
-    cast.impl()->leaf_requires_grad = true;
-    parameters_[i] = cast;
-    by_name_[names_[i]] = cast;
+    CastHalfToFloat(i);
+    parameters_[i].impl()->leaf_requires_grad = true;
   }
 }
 
@@ -211,14 +210,23 @@ const QuantizedMatrix* Scope::QuantizedWeight() const {
   return weights_->FindQuantized((*this / "weight").path_);
 }
 
+namespace {
+
+// lora.Linear, or what PEFT puts in its place where the weight is quantised.
+Tensor AdaptedBy(const LoraAdapter& adapter, const QuantizedMatrix* quantized, const Tensor& x,
+                 const std::function<Tensor(const Tensor&)>& base) {
+  return quantized == nullptr ? WithAdapter(adapter, x, base)
+                              : WithAdapterOfQuantized(adapter, x, quantized->is_4bit(), base);
+}
+
+}  // namespace
+
 Tensor Linear::Base(const Tensor& x) const {
   return quantized_ == nullptr ? LinearOp(x, weight_, bias_) : quantized_->Multiply(x, bias_);
 }
 
 Tensor Linear::Adapted(const Tensor& x) const {
-  const auto base = [this](const Tensor& input) { return Base(input); };
-  return quantized_ == nullptr ? WithAdapter(*adapter_, x, base)
-                               : WithAdapterOfQuantized(*adapter_, x, quantized_->is_4bit(), base);
+  return AdaptedBy(*adapter_, quantized_, x, [this](const Tensor& input) { return Base(input); });
 }
 
 Tensor Conv1d::Base(const Tensor& x) const {
@@ -230,9 +238,7 @@ Tensor Conv1d::Base(const Tensor& x) const {
 }
 
 Tensor Conv1d::Adapted(const Tensor& x) const {
-  const auto base = [this](const Tensor& input) { return Base(input); };
-  return quantized_ == nullptr ? WithAdapter(*adapter_, x, base)
-                               : WithAdapterOfQuantized(*adapter_, x, quantized_->is_4bit(), base);
+  return AdaptedBy(*adapter_, quantized_, x, [this](const Tensor& input) { return Base(input); });
 }
 
 Tensor Embedding::operator()(const Tensor& indices) const {

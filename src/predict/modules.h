@@ -67,6 +67,9 @@ class Weights {
   int64_t input_grad_rows() const { return input_grad_rows_; }
 
  private:
+  // Puts a float32 copy in the place of parameter `i`, if that is in 16 bit.
+  void CastHalfToFloat(size_t i);
+
   Runtime& runtime_;
   std::unordered_map<std::string, Tensor> by_name_;
   std::unordered_map<std::string, std::shared_ptr<const QuantizedMatrix>> quantized_;

@@ -204,8 +204,7 @@ Status CheckParallel(const Recipe& recipe) {
     return Error::Unsupported(
         "LoRA over several ranks is modelled for DDP: leave out the sharding");
   }
-  if (recipe.quantization.kind != Quantization::Kind::kNone ||
-      recipe.loading == Loading::kDeviceMap) {
+  if (ReadsOntoDevice(recipe)) {
     return Error::Unsupported("quantised weights are not modelled over several ranks");
   }
   return {};
@@ -244,8 +243,7 @@ Status Play(predict::Runtime& runtime, const Architecture& architecture, const M
   // The script's first CUDA call, torch.ones((1, 1)).to("cuda"), or any like it.
   { const predict::Tensor probe = predict::Empty(runtime, {1, 1}, DType::kFloat32); }
   const predict::ShardLayout layout = predict::LayoutOf(recipe);
-  const bool reads_onto_device = recipe.loading == Loading::kDeviceMap ||
-                                 recipe.quantization.kind != Quantization::Kind::kNone;
+  const bool reads_onto_device = ReadsOntoDevice(recipe);
   if (recipe.parallel.sharding == Sharding::kTensorParallel) {
     predict::WarmUp(runtime, table, layout.whole_dtype);
   }

@@ -81,10 +81,7 @@ PageTable RemedyTable(const ExplainReport& report) {
 PageTable StaysTable(const FinalMemory& end) {
   PageTable table;
   table.heading = "What stays at the end of the recording";
-  table.note = Format(
-      "empty_cache() would give back {} now; the rest of the cache lies in "
-      "segments with live blocks and goes when they go.",
-      FormatMiB(end.releasable));
+  table.note = ReleasableSentence(end);
   table.columns = {"component", "freed by", "size"};
   for (int i = 0; i <= static_cast<int>(Component::kCache); ++i) {
     const Bytes size = end.components[static_cast<size_t>(i)];
@@ -132,21 +129,14 @@ PageTable FigureTable(const OomReport& report) {
   PageTable table;
   table.heading = "What the message says";
   table.columns = {"figure", "meaning", "size"};
-  const auto add = [&](std::string name, std::optional<Bytes> size, std::string meaning) {
-    if (size) table.rows.push_back({std::move(name), std::move(meaning), *size});
-  };
-  add("asked for", report.requested, "the request that failed");
-  add("allocated", report.allocated, "the tensors");
-  add("cache", report.cache, "reserved by PyTorch and free, or too small to use");
-  add("reserved", report.reserved, "PyTorch's segments");
-  add("context", report.context, "CUDA context, libraries, other allocators");
-  add("process", report.process, "all that this process holds");
-  add("others", report.others, "other processes and the driver");
-  for (const auto& [pid, bytes] : report.processes)
-    add(Format("process {}", pid), bytes, "another");
-  add("free", report.free, "as the device reported it");
-  add("device", report.capacity, "all of it");
-  add("allowed", report.allowed, "what this process may reserve");
+  for (const OomFigure& figure : OomFigures(report)) {
+    if (figure.process) {
+      table.rows.push_back(
+          {Format("process {}", *figure.process), std::string("another"), figure.size});
+    } else {
+      table.rows.push_back({std::string(figure.name), std::string(figure.meaning), figure.size});
+    }
+  }
   return table;
 }
 

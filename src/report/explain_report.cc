@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/format.h"
+
 namespace headroom {
 namespace {
 
@@ -63,6 +65,13 @@ std::string KindWords(Kind kind) {
   std::string words(Name(kind));
   std::replace(words.begin(), words.end(), '_', ' ');
   return words;
+}
+
+std::string ReleasableSentence(const FinalMemory& end) {
+  return Format(
+      "empty_cache() would give back {} now; the rest of the cache lies in segments with live "
+      "blocks and goes when they go.",
+      FormatMiB(end.releasable));
 }
 
 std::string_view FreedBy(Component component) {

@@ -121,6 +121,9 @@ std::vector<StepRow> StepRows(const PlanReport& run);
 // fiftieth of it are left out.
 std::vector<Remedy> FindRemedies(const ExplainReport& report);
 
+// "empty_cache() would give back 64.0 MiB now; …": what of the cache could go.
+std::string ReleasableSentence(const FinalMemory& end);
+
 // What frees memory of this component, in a user's words.
 std::string_view FreedBy(Component component);
 

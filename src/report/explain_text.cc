@@ -140,11 +140,10 @@ std::string Stays(const ExplainReport& report, const TextStyle& style) {
     table.Add({MiBNumber(size), std::string(Name(component)), std::string(FreedBy(component))});
   }
   std::string out = Heading(style, "What stays at the end of the recording") + table.Text(style);
-  std::string text = Format(
-      "empty_cache() would give back {} now; the rest of the cache lies in segments with live "
-      "blocks and goes when they go. accelerate's release_memory(model, optimizer) does del, "
-      "gc.collect() and empty_cache(); the CUDA context ends with the process.",
-      FormatMiB(end.releasable));
+  std::string text = ReleasableSentence(end);
+  text +=
+      " accelerate's release_memory(model, optimizer) does del, gc.collect() and empty_cache(); "
+      "the CUDA context ends with the process.";
   if (end.pending_free > Bytes(0)) {
     text += Format(" {} are freed and wait for another stream.", FormatMiB(end.pending_free));
   }

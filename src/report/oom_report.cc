@@ -13,25 +13,14 @@ namespace {
 
 constexpr size_t kMostOffers = 6;
 
-std::string Row(const TextStyle& style, std::string_view name, std::optional<Bytes> size,
-                std::string_view meaning) {
-  return size ? TotalLine(style, name, *size, meaning) : "";
-}
-
 std::string Figures(const OomReport& report, const TextStyle& style) {
-  std::string out = Row(style, "asked for", report.requested, "the request that failed");
-  out += Row(style, "allocated", report.allocated, "the tensors");
-  out += Row(style, "+ cache", report.cache, "reserved by PyTorch and free, or too small to use");
-  out += Row(style, "= reserved", report.reserved, "PyTorch's segments");
-  out += Row(style, "+ context", report.context, "CUDA context, libraries, other allocators");
-  out += Row(style, "= process", report.process, "all that this process holds");
-  out += Row(style, "+ others", report.others, "other processes and the driver");
-  for (const auto& [pid, bytes] : report.processes) {
-    out += Row(style, Format("  {}", pid), bytes, "of it, the process of this number");
+  std::string out;
+  for (const OomFigure& figure : OomFigures(report)) {
+    const std::string name = figure.process        ? Format("  {}", *figure.process)
+                             : figure.sign.empty() ? std::string(figure.name)
+                                                   : Format("{} {}", figure.sign, figure.name);
+    out += TotalLine(style, name, figure.size, figure.meaning);
   }
-  out += Row(style, "+ free", report.free, "as the device reported it");
-  out += Row(style, "= device", report.capacity, "all of it");
-  out += Row(style, "allowed", report.allowed, "what this process may reserve");
   return out.empty() ? "" : '\n' + out;
 }
 
@@ -82,6 +71,28 @@ std::string PlanSection(const OomReport& report, const TextStyle& style) {
 }
 
 }  // namespace
+
+std::vector<OomFigure> OomFigures(const OomReport& report) {
+  std::vector<OomFigure> figures;
+  const auto add = [&](std::string_view sign, std::string_view name, std::optional<Bytes> size,
+                       std::string_view meaning) {
+    if (size) figures.push_back({sign, name, *size, meaning});
+  };
+  add("", "asked for", report.requested, "the request that failed");
+  add("", "allocated", report.allocated, "the tensors");
+  add("+", "cache", report.cache, "reserved by PyTorch and free, or too small to use");
+  add("=", "reserved", report.reserved, "PyTorch's segments");
+  add("+", "context", report.context, "CUDA context, libraries, other allocators");
+  add("=", "process", report.process, "all that this process holds");
+  add("+", "others", report.others, "other processes and the driver");
+  for (const auto& [pid, bytes] : report.processes) {
+    figures.push_back({"", "", bytes, "of it, the process of this number", pid});
+  }
+  add("+", "free", report.free, "as the device reported it");
+  add("=", "device", report.capacity, "all of it");
+  add("", "allowed", report.allowed, "what this process may reserve");
+  return figures;
+}
 
 std::string OomVerdict(const OomReport& report) {
   std::string text = "Out of memory";

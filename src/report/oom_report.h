@@ -70,6 +70,16 @@ struct OomReport {
   std::optional<OomPlan> plan;
 };
 
+// A figure of the message. The signs of all that are there make a sum.
+struct OomFigure {
+  std::string_view sign;  // "+", "=" or empty
+  std::string_view name;
+  Bytes size;
+  std::string_view meaning;
+  std::optional<uint32_t> process = {};  // of another one that the message names; then no name
+};
+std::vector<OomFigure> OomFigures(const OomReport& report);
+
 // The verdict in words.
 std::string OomVerdict(const OomReport& report);
 // Whether the plan fits under the cap, and whether it fails as the run did. REQUIRES: report.plan.

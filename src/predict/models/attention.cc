@@ -267,6 +267,23 @@ AttentionOutput EagerAttentionForward(const Tensor& query, const Tensor& key, co
   return {Contiguous(Transpose(output, 1, 2)), weights};
 }
 
+AttentionOutput AutocastAttentionForward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                         const Tensor& mask, double dropout,
+                                         const Tensor& position_bias) {
+  Tensor weights;
+  {
+    const Scoped scores(q.runtime().kind, Kind::kAttentionScores);
+    weights = Matmul(q, Transpose(k, 2, 3));
+    weights = MulScalar(weights);
+    if (position_bias.defined()) weights = Add(weights, position_bias);
+    if (mask.defined()) weights = Add(weights, mask);
+    weights = Softmax(weights);
+    weights = Dropout(weights, dropout);
+  }
+  const Tensor output = Matmul(weights, v);
+  return {Contiguous(Transpose(output, 1, 2)), weights};
+}
+
 Tensor PositionIds(const Tensor& embeddings) {
   const PositionScope scope(embeddings.runtime());
   const Tensor shifted = IntegerOp("aten::add", Arange(embeddings.runtime(), embeddings.size(1)));

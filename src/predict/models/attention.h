@@ -56,6 +56,12 @@ Tensor RepeatKv(const Tensor& x, int64_t groups);
 AttentionOutput EagerAttentionForward(const Tensor& q, const Tensor& k, const Tensor& v,
                                       const Tensor& mask, const AttentionOptions& options);
 
+// The eager attention of BERT, BART and T5: softmax in autocast's fp32, without a cast back of its
+// own. T5 adds its `position_bias` to the scores before the mask.
+AttentionOutput AutocastAttentionForward(const Tensor& q, const Tensor& k, const Tensor& v,
+                                         const Tensor& mask, double dropout,
+                                         const Tensor& position_bias = Tensor());
+
 // ---- Position embeddings ----
 
 // position_ids of decoders: torch.arange(sequence) + past, then unsqueeze(0).

@@ -232,13 +232,7 @@ class Bart final : public Model {
 
 Result<std::unique_ptr<Model>> Make(const ModelArguments& arguments) {
   const ModelConfig& config = arguments.config;
-  for (const char* name : {"encoder_layerdrop", "decoder_layerdrop"}) {
-    if (config.MaybeFloat(name).value_or(0) > 0) {
-      return Error::Unsupported(
-          std::string(name) +
-          " above 0 skips layers at random, which is not modelled: set it to 0");
-    }
-  }
+  HEADROOM_RETURN_IF_ERROR(CheckLayerdrop(config));
   const int64_t positions = config.Int("max_position_embeddings");
   if (arguments.recipe.target_sequence_length > positions) {
     return Error::BadInput("target sequence length " +

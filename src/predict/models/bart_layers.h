@@ -33,6 +33,17 @@ inline BartForm BartFormOf(const ModelConfig& config) {
           .scales_queries = type == "whisper"};
 }
 
+inline Status CheckLayerdrop(const ModelConfig& config) {
+  for (const char* name : {"encoder_layerdrop", "decoder_layerdrop"}) {
+    if (config.MaybeFloat(name).value_or(0) > 0) {
+      return Error::Unsupported(
+          std::string(name) +
+          " above 0 skips layers at random, which is not modelled: set it to 0");
+    }
+  }
+  return {};
+}
+
 class BartAttention {
  public:
   BartAttention(const Scope& scope, const ModelArguments& arguments, int64_t heads, bool is_causal,
@@ -58,7 +69,7 @@ class BartAttention {
     auto [k, v] = KeysAndValues(current.defined() ? current : hidden, current.defined(), past);
     AttentionOutput output;
     if (eager_) {
-      output = Eager(q, k, v, mask);
+      output = AutocastAttentionForward(q, k, v, mask, options_.dropout);
     } else {
       output.states = SdpaAttentionForward(q, k, v, mask, options_);
     }
@@ -71,21 +82,20 @@ class BartAttention {
   Tensor Heads(const Tensor& x) const {
     return Transpose(View(x, {x.size(0), x.size(1), heads_, -1}), 1, 2);
   }
-  static Tensor Apart(const Tensor& heads) { return Contiguous(heads); }
 
   Tensor Queries(const Tensor& hidden) const {
     if (!scales_queries_) return Heads(q_proj_(hidden));
     Tensor q = q_proj_(hidden);
     q = MulScalar(q);
-    return Apart(Heads(q));
+    return Contiguous(Heads(q));
   }
 
   std::pair<Tensor, Tensor> KeysAndValues(const Tensor& current, bool crosses,
                                           KeyValueCache* past) const {
     const auto project = [&] {
       if (scales_queries_) {
-        const Tensor k = Apart(Heads(k_proj_(current)));
-        return std::pair(k, Apart(Heads(v_proj_(current))));
+        const Tensor k = Contiguous(Heads(k_proj_(current)));
+        return std::pair(k, Contiguous(Heads(v_proj_(current))));
       }
       Tensor k = k_proj_(current);
       Tensor v = v_proj_(current);
@@ -97,22 +107,6 @@ class BartAttention {
     if (crosses) return CachedOnce(*past, index_, project);
     const auto [k, v] = project();
     return Cached(*past, index_, k, v);
-  }
-
-  // eager_attention_forward: softmax in the autocast's fp32, without a cast back of its own.
-  AttentionOutput Eager(const Tensor& q, const Tensor& k, const Tensor& v,
-                        const Tensor& mask) const {
-    Tensor weights;
-    {
-      const Scoped scores(q.runtime().kind, Kind::kAttentionScores);
-      weights = Matmul(q, Transpose(k, 2, 3));
-      weights = MulScalar(weights);
-      if (mask.defined()) weights = Add(weights, mask);
-      weights = Softmax(weights);
-      weights = Dropout(weights, options_.dropout);
-    }
-    const Tensor output = Matmul(weights, v);
-    return {Contiguous(Transpose(output, 1, 2)), weights};
   }
 
   ModuleId id_;

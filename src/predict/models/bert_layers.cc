@@ -74,7 +74,7 @@ EncoderSelfAttention::Frame EncoderSelfAttention::Run(const Tensor& hidden,
   frame.v = Heads(value_(hidden));
   AttentionOutput& output = frame.output;
   if (eager_) {
-    output = Eager(frame.q, frame.k, frame.v, mask);
+    output = AutocastAttentionForward(frame.q, frame.k, frame.v, mask, dropout_);
   } else {
     output.states = SdpaAttentionForward(frame.q, frame.k, frame.v, mask, {.dropout = dropout_});
   }
@@ -84,22 +84,6 @@ EncoderSelfAttention::Frame EncoderSelfAttention::Run(const Tensor& hidden,
 
 Tensor EncoderSelfAttention::Heads(const Tensor& x) const {
   return Transpose(View(x, {x.size(0), x.size(1), heads_, -1}), 1, 2);
-}
-
-// eager_attention_forward: softmax in the autocast's fp32, without a cast back of its own.
-AttentionOutput EncoderSelfAttention::Eager(const Tensor& q, const Tensor& k, const Tensor& v,
-                                            const Tensor& mask) const {
-  Tensor weights;
-  {
-    const Scoped scores(q.runtime().kind, Kind::kAttentionScores);
-    weights = Matmul(q, Transpose(k, 2, 3));
-    weights = MulScalar(weights);
-    if (mask.defined()) weights = Add(weights, mask);
-    weights = Softmax(weights);
-    weights = Dropout(weights, dropout_);
-  }
-  const Tensor output = Matmul(weights, v);
-  return {Contiguous(Transpose(output, 1, 2)), weights};
 }
 
 BertOutput::BertOutput(const Scope& scope, const ModelConfig& config)

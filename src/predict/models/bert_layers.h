@@ -64,8 +64,6 @@ class EncoderSelfAttention {
 
  private:
   Tensor Heads(const Tensor& x) const;
-  AttentionOutput Eager(const Tensor& q, const Tensor& k, const Tensor& v,
-                        const Tensor& mask) const;
 
   ModuleId id_;
   Linear query_;

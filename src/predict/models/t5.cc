@@ -217,8 +217,9 @@ class T5Attention {
       cache->push_back(v);
     }
     Tensor position_bias = given_bias.defined() ? given_bias : MakeBias(q, k);
-    AttentionOutput output = eager_ ? Eager(q, k, v, mask, position_bias)
-                                    : AttentionOutput{Sdpa(q, k, v, mask, position_bias), Tensor()};
+    AttentionOutput output = eager_
+                                 ? AutocastAttentionForward(q, k, v, mask, dropout_, position_bias)
+                                 : AttentionOutput{Sdpa(q, k, v, mask, position_bias), Tensor()};
     output.states = Contiguous(Reshape(output.states, {hidden.size(0), hidden.size(1), -1}));
     output.states = o_(output.states);
     return {output.states, position_bias, output.weights};
@@ -291,22 +292,6 @@ class T5Attention {
     Tensor output = ScaledDotProductAttention(q, k, v, bias, {.dropout = dropout_});
     output = Contiguous(Transpose(output, 1, 2));
     return output;
-  }
-
-  AttentionOutput Eager(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                        const Tensor& position_bias) const {
-    Tensor weights;
-    {
-      const Scoped scores(q.runtime().kind, Kind::kAttentionScores);
-      weights = Matmul(q, Transpose(k, 2, 3));
-      weights = MulScalar(weights);
-      weights = Add(weights, position_bias);
-      if (mask.defined()) weights = Add(weights, mask);
-      weights = Softmax(weights);
-      weights = Dropout(weights, dropout_);
-    }
-    const Tensor output = Matmul(weights, v);
-    return {Contiguous(Transpose(output, 1, 2)), weights};
   }
 
   ModuleId id_;

@@ -186,13 +186,7 @@ Result<std::unique_ptr<Model>> Make(const ModelArguments& arguments) {
   if (config.MaybeBool("apply_spec_augment").value_or(false)) {
     return Error::Unsupported("apply_spec_augment is not modelled: set it to false in the config");
   }
-  for (const char* name : {"encoder_layerdrop", "decoder_layerdrop"}) {
-    if (config.MaybeFloat(name).value_or(0) > 0) {
-      return Error::Unsupported(
-          std::string(name) +
-          " above 0 skips layers at random, which is not modelled: set it to 0");
-    }
-  }
+  HEADROOM_RETURN_IF_ERROR(CheckLayerdrop(config));
   const int64_t positions = config.Int("max_target_positions");
   if (arguments.recipe.target_sequence_length > positions) {
     return Error::BadInput("target sequence length " +
