@@ -24,8 +24,8 @@ headroom_install(observe classify.h event_table.h frame_facts.h holders.h nvml.h
   phases.h process_table.h recording.h replay.h snapshot.h stack_class.h stack_table.h
   string_table.h training_args.h)
 headroom_install(report chart_text.h diff_page.h diff_report.h explain_page.h explain_report.h
-  explain_text.h fit_report.h html_report.h json.h module_tree.h oom_report.h ops_report.h parameters_report.h plan_page.h
-  plan_report.h plan_text.h score_report.h score_text.h snapshot_export.h text.h)
+  explain_text.h fit_report.h html_report.h json.h module_tree.h oom_report.h ops_report.h
+  parameters_report.h plan_page.h plan_report.h plan_text.h score_report.h score_text.h snapshot_export.h text.h)
 
 # add_component keeps private libraries out of the export; these have code to link.
 target_link_libraries(headroom_model INTERFACE $<INSTALL_INTERFACE:$<LINK_ONLY:yaml-cpp>>)
