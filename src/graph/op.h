@@ -15,9 +15,9 @@
 //   kGlu              gate and up [N, 2F]                      y [N, F] = act(gate) * up
 //   kAdd              a, b                                     y
 //   kDropout          x                                        y
-//   kSelectRows       x [B * S, C]                             y [B, C]: row `attributes.row` of
-//   each kCrossEntropy     logits, labels                           loss; logits become their
-//   gradient kLinearLoss       x, weight, [bias], labels                loss, dx, dweight, [dbias]
+//   kSelectRows       x [B * S, C], [lengths B]                y [B, C]: row `attributes.row`
+//   kCrossEntropy     logits, labels                           loss; the logits become dlogits
+//   kLinearLoss       x, weight, [bias], labels                loss, [dx], [dweight], [dbias]
 //
 // Gradients go the other way. A weight's gradient is written by the first micro-step of a window
 // and added to by the later ones; another output is added to where attributes.accumulate says so.
@@ -33,7 +33,12 @@
 //   kActivationBackward    dy, x                             dx
 //   kGluBackward           dy, gate and up                   d(gate and up)
 //   kDropoutBackward       dy                                dx
-//   kSelectRowsBackward    dy                                dx, zero elsewhere
+//   kSelectRowsBackward    dy, [lengths B]                   dx, zero elsewhere
+//
+// kEmbeddingBackward and kLinearBackwardWeight add where attributes.accumulate says so too: they
+// may be the second op with the gradient of a tied weight.
+//
+// Scratch: kEmbeddingBackward has int32 [N], kLinearLoss [R, V] for the logits of R rows.
 //
 // kNorm with a residual computes sum = residual + dropout(x), y = norm(sum); without dropout,
 // dresidual is absent, for dx is both. kNormBackward adds dsum, what else reads the sum owes it.
@@ -44,10 +49,15 @@
 //
 //   kGradNorm   gradients …                                  norm: float32 [2], sum of squares and
 //                                                            count of those not finite
-//   kUpdate     norm, gradients …                            per parameter: master or weight, m, v,
-//                                                            [16-bit copy], [scales of m], [of v]
+//   kUpdate     norm, gradients …                            six per parameter: master or weight,
+//                                                            [m], [v], [16-bit copy],
+//                                                            [scales of m], [scales of v]
+//
+// With m and v in uint8, they are 8-bit states of blocks of 256. A step whose norm counts a value
+// that is not finite changes nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -97,6 +107,10 @@ enum class ActivationKind : uint8_t {
   kTanh
 };  // transformers' ACT2FN
 enum class NormKind : uint8_t { kLayerNorm, kRmsNorm };
+enum class OptimizerKind : uint8_t { kAdamW, kAdam, kSgd };
+
+// Of kUpdate, for each parameter.
+inline constexpr size_t kUpdateOutputs = 6;
 
 struct OpAttributes {
   int layer = -1;  // position in the stack; -1 outside it
@@ -127,7 +141,9 @@ struct OpAttributes {
   // Adds to its output in place of writing it.
   bool accumulate = false;
   // kUpdate
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
   float weight_decay = 0;
+  float momentum = 0;  // of kSgd; 0 has no m
 
   bool operator==(const OpAttributes&) const = default;
 };
