@@ -20,6 +20,8 @@ headroom_install(model catalogue.h config.h locate.h lora_config.h parallel.h pa
   recipe.h safetensors.h training_arguments.h)
 headroom_install(predict allocation_trace.h allocator_options.h op_observer.h predict.h)
 headroom_install(advise advice.h largest.h levers.h op_profile.h realise.h step_cost.h workbench.h)
+headroom_install(graph arena.h builder.h gradients.h graph.h lifetimes.h memory_plan.h op.h optimizer.h
+  precision.h recompute.h reuse.h verify.h)
 headroom_install(observe classify.h event_table.h frame_facts.h holders.h nvml.h oom_message.h
   phases.h process_table.h recording.h replay.h snapshot.h stack_class.h stack_table.h
   string_table.h training_args.h)

@@ -55,9 +55,6 @@ struct OpCall {
   std::span<const TensorView> outputs;
   std::span<const TensorView> scratch;
   const StepScalars& step;
-  int64_t batch = 0;  // B and S of the rows N = B * S; 0 where an op has no use for them
-  int64_t sequence = 0;
-  int64_t key_sequence = 0;  // kAttention over another sequence; else equal to `sequence`
 };
 
 }  // namespace headroom::engine

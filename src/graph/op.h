@@ -93,11 +93,13 @@ enum class OpKind : uint8_t {
   kGradNorm,  // of all gradients, for clipping and overflow
   kUpdate,    // one optimizer step of all parameters
 };
+inline constexpr size_t kOpKindCount = 24;
 std::string_view Name(OpKind kind);  // "linear", "linear_backward_weight", …
 
 // The three classes of "Data Movement Is All You Need" (arXiv 2007.00072).
 enum class OpClass : uint8_t { kContraction, kNormalisation, kElementwise };
 OpClass ClassOf(OpKind kind);
+std::string_view Name(OpClass op_class);
 
 enum class ActivationKind : uint8_t {
   kGelu,
@@ -114,6 +116,10 @@ inline constexpr size_t kUpdateOutputs = 6;
 
 struct OpAttributes {
   int layer = -1;  // position in the stack; -1 outside it
+  // B and S of the rows N = B * S; 0 where an op has no use for them.
+  int64_t batch = 0;
+  int64_t sequence = 0;
+  int64_t key_sequence = 0;  // kAttention over another sequence; 0: `sequence`
   // Dropout regenerates its mask from (seed, step, micro-step, stream, element).
   float dropout = 0;
   uint32_t stream = 0;

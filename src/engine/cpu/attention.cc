@@ -10,9 +10,10 @@ namespace headroom::engine::cpu {
 
 AttentionShape::AttentionShape(const OpCall& call, const TensorView& query,
                                const TensorView& key_lengths, const TensorView& alibi)
-    : batch(call.batch),
-      queries(call.sequence),
-      keys(call.key_sequence > 0 ? call.key_sequence : call.sequence),
+    : batch(call.attributes.batch),
+      queries(call.attributes.sequence),
+      keys(call.attributes.key_sequence > 0 ? call.attributes.key_sequence
+                                            : call.attributes.sequence),
       heads(call.attributes.heads),
       kv_heads(call.attributes.kv_heads > 0 ? call.attributes.kv_heads : call.attributes.heads),
       head_dim(call.attributes.head_dim),

@@ -64,7 +64,7 @@ TEST(CpuOps, AllocateNothingOnceTheirThreadsHaveBuffers) {
   const graph::OpAttributes heads{
       .dropout = 0.1F, .heads = 4, .kv_heads = 4, .head_dim = 16, .scale = 0.25F};
   const TensorView none;
-  const PreparedOp ops[] = {
+  PreparedOp ops[] = {
       {OpKind::kEmbedding, {}, {ids.View(), table.View()}, {x.View()}, {}},
       {OpKind::kLinear, {}, {x.View(), weight.View(), gamma.View()}, {y.View()}, {}},
       {OpKind::kLinearBackwardWeight, {}, {y.View(), x.View()}, {dweight.View()}, {}},
@@ -95,15 +95,15 @@ TEST(CpuOps, AllocateNothingOnceTheirThreadsHaveBuffers) {
   };
   const StepScalars step{.learning_rate = 1e-3F};
   const auto run = [&] {
-    for (const PreparedOp& op : ops) {
+    for (PreparedOp& op : ops) {
+      op.attributes.batch = 2;
+      op.attributes.sequence = 64;
       RunCpuOp({.kind = op.kind,
                 .attributes = op.attributes,
                 .inputs = op.inputs,
                 .outputs = op.outputs,
                 .scratch = op.scratch,
-                .step = step,
-                .batch = 2,
-                .sequence = 64});
+                .step = step});
     }
   };
   run();

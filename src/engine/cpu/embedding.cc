@@ -102,8 +102,8 @@ void PositionGradient(const OpCall& call, const TensorView& dy, const TensorView
   if (!add) ZeroRows(dpositions, 0);
   ForColumns(dy, [&](int64_t column, int64_t n) {
     RowSum sum(dy, column, n);
-    for (int64_t s = 0; s < call.sequence; ++s) {
-      for (int64_t b = 0; b < call.batch; ++b) sum.Add(b * call.sequence + s);
+    for (int64_t s = 0; s < call.attributes.sequence; ++s) {
+      for (int64_t b = 0; b < call.attributes.batch; ++b) sum.Add(b * call.attributes.sequence + s);
       WriteOrAdd(dpositions, s + offset, column, n, sum.Total(), add);
       sum.Clear();
     }
@@ -134,10 +134,10 @@ void RunEmbedding(const OpCall& call) {
   const TensorView types = Operand(call.inputs, 3);
   const TensorView type_ids = Operand(call.inputs, 4);
   const TensorView y = Operand(call.outputs, 0);
-  HEADROOM_CHECK(
-      !positions || (call.sequence > 0 &&
-                     call.sequence + call.attributes.position_offset <= positions.rows()),
-      "a sequence longer than the table of positions");
+  HEADROOM_CHECK(!positions || (call.attributes.sequence > 0 &&
+                                call.attributes.sequence + call.attributes.position_offset <=
+                                    positions.rows()),
+                 "a sequence longer than the table of positions");
   ParallelFor(y.rows(), 3 * y.cols(), [&](int64_t row) {
     const int64_t id = IndexAt(ids, row);
     const int64_t type = type_ids ? IndexAt(type_ids, row) : 0;
@@ -149,7 +149,7 @@ void RunEmbedding(const OpCall& call) {
       Kernels().scale(Read(table, id, column, n, buffer), call.attributes.embedding_scale, n,
                       sum.values);
       if (positions) {
-        const int64_t position = row % call.sequence + call.attributes.position_offset;
+        const int64_t position = row % call.attributes.sequence + call.attributes.position_offset;
         Kernels().add(Read(positions, position, column, n, buffer), sum.values, n, sum.values);
       }
       if (types) {

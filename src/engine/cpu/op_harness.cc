@@ -126,15 +126,16 @@ void OpRun::RunOnce() {
   const auto in = Views(inputs);
   const auto out = Views(outputs);
   const auto temporary = Views(scratch);
+  graph::OpAttributes all = attributes;
+  all.batch = batch;
+  all.sequence = sequence;
+  all.key_sequence = key_sequence;
   RunCpuOp({.kind = kind,
-            .attributes = attributes,
+            .attributes = all,
             .inputs = in,
             .outputs = out,
             .scratch = temporary,
-            .step = step,
-            .batch = batch,
-            .sequence = sequence,
-            .key_sequence = key_sequence});
+            .step = step});
 }
 
 void OpRun::Run() {

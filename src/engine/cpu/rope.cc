@@ -15,7 +15,7 @@ void Rotate(const OpCall& call, float direction) {
   const int64_t head_dim = call.attributes.head_dim;
   const int64_t pairs = cosine.cols();
   ParallelFor(x.rows(), 4 * x.cols(), [&](int64_t row) {
-    const int64_t position = row % call.sequence;
+    const int64_t position = row % call.attributes.sequence;
     for (int64_t column = 0; column < x.cols(); column += head_dim) {
       for (int64_t pair = 0; pair < pairs; pair += kChunk) {
         const int64_t n = std::min(kChunk, pairs - pair);

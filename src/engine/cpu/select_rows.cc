@@ -12,10 +12,10 @@ namespace {
 // The row of sequence b: counted from its start, or for -1 the last that is not padding.
 int64_t SelectedRow(const OpCall& call, int64_t b) {
   const TensorView lengths = Operand(call.inputs, 1);
-  const int64_t length = lengths ? IndexAt(lengths, b) : call.sequence;
+  const int64_t length = lengths ? IndexAt(lengths, b) : call.attributes.sequence;
   const int64_t row = call.attributes.row;
   const int64_t selected = row < 0 ? std::max<int64_t>(length + row, 0) : row;
-  HEADROOM_CHECK(selected < call.sequence, "a row beyond the sequence");
+  HEADROOM_CHECK(selected < call.attributes.sequence, "a row beyond the sequence");
   return selected;
 }
 
@@ -24,8 +24,8 @@ int64_t SelectedRow(const OpCall& call, int64_t b) {
 void RunSelectRows(const OpCall& call) {
   const TensorView x = Operand(call.inputs, 0);
   const TensorView y = Operand(call.outputs, 0);
-  for (int64_t b = 0; b < call.batch; ++b) {
-    const int64_t row = b * call.sequence + SelectedRow(call, b);
+  for (int64_t b = 0; b < call.attributes.batch; ++b) {
+    const int64_t row = b * call.attributes.sequence + SelectedRow(call, b);
     ForEachChunk(x.cols(), [&](int64_t column, int64_t n) {
       Chunk buffer;
       Write(y, b, column, n, Read(x, row, column, n, buffer));
@@ -38,8 +38,8 @@ void RunSelectRowsBackward(const OpCall& call) {
   const TensorView dx = Operand(call.outputs, 0);
   const bool add = call.attributes.accumulate;
   ParallelFor(dx.rows(), dx.cols(), [&](int64_t row) {
-    const int64_t b = row / call.sequence;
-    if (row % call.sequence != SelectedRow(call, b)) {
+    const int64_t b = row / call.attributes.sequence;
+    if (row % call.attributes.sequence != SelectedRow(call, b)) {
       if (add) return;
       std::memset(Address(dx, row, 0), 0, static_cast<size_t>(dx.cols() * ElementSize(dx.dtype)));
       return;

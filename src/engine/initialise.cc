@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/initialise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/cpu/dropout.h"
+#include "engine/cpu/vector_kernels.h"
+
+namespace headroom::engine {
+namespace {
+
+// Stream 0 of Philox belongs to no dropout.
+class Normals {
+ public:
+  Normals(uint64_t seed, uint32_t parameter, double deviation)
+      : seed_(seed), parameter_(parameter), deviation_(deviation) {}
+
+  // Elements e and e + 1, e even, by Box and Muller's transform.
+  void Pair(uint64_t e, float* values) const {
+    const auto words =
+        Philox({static_cast<uint32_t>(e), static_cast<uint32_t>(e >> 32), parameter_, 0}, seed_);
+    const double radius = deviation_ * std::sqrt(-2 * std::log((words[0] + 1.0) * 0x1p-32));
+    const double angle = 2 * std::numbers::pi * words[1] * 0x1p-32;
+    values[0] = static_cast<float>(radius * std::cos(angle));
+    values[1] = static_cast<float>(radius * std::sin(angle));
+  }
+
+ private:
+  uint64_t seed_;
+  uint32_t parameter_;
+  double deviation_;
+};
+
+double DeviationOf(const ModelConfig& config, std::string_view name) {
+  const double range = config.Has("init_std")            ? config.Float("init_std")
+                       : config.Has("initializer_range") ? config.Float("initializer_range")
+                                                         : 0.02;
+  const bool scaled = config.model_type() == "gpt2" && name.ends_with("c_proj.weight");
+  if (!scaled) return range;
+  return range / std::sqrt(2.0 * static_cast<double>(config.Int("num_hidden_layers")));
+}
+
+void Store(const TensorView& tensor, int64_t first, int64_t n, const float* values) {
+  std::byte* to = tensor.data + first * ElementSize(tensor.dtype);
+  if (tensor.dtype == DType::kFloat32) {
+    std::memcpy(to, values, static_cast<size_t>(n) * sizeof(float));
+  } else {
+    cpu::Kernels().store(values, n, tensor.dtype, to);
+  }
+}
+
+void Fill(const TensorView& tensor, const Normals& normals) {
+  constexpr int64_t kBlock = 1024;
+  const int64_t elements = tensor.shape.NumElements();
+  float values[kBlock];
+  for (int64_t start = 0; start < elements; start += kBlock) {
+    for (int64_t i = 0; i < kBlock; i += 2) {
+      normals.Pair(static_cast<uint64_t>(start + i), values + i);
+    }
+    Store(tensor, start, std::min(kBlock, elements - start), values);
+  }
+}
+
+void FillRow(const TensorView& tensor, int64_t row, float value) {
+  const std::vector<float> values(static_cast<size_t>(tensor.cols()), value);
+  Store(tensor, row * tensor.cols(), tensor.cols(), values.data());
+}
+
+bool IsWordTable(std::string_view name) {
+  return name.ends_with("word_embeddings.weight") || name.ends_with("embed_tokens.weight") ||
+         name.ends_with("shared.weight");
+}
+
+}  // namespace
+
+void InitialiseWeights(const ModelConfig& config, const Executor& executor, uint64_t seed) {
+  uint32_t index = 0;
+  for (const graph::Parameter& parameter : executor.graph().parameters()) {
+    const TensorView& tensor = executor.View(parameter.truth());
+    const std::string& name = executor.graph().tensor(parameter.weight).name;
+    if (tensor.shape.rank() > 1) {
+      Fill(tensor, Normals(seed, ++index, DeviationOf(config, name)));
+    } else {
+      FillRow(tensor, 0, name.ends_with(".bias") ? 0.0F : 1.0F);
+    }
+    const std::optional<int64_t> padding = config.MaybeInt("pad_token_id");
+    if (IsWordTable(name) && padding && *padding >= 0 && *padding < tensor.rows()) {
+      FillRow(tensor, *padding, 0);
+    }
+  }
+  CopyMasters(executor);
+}
+
+void CopyMasters(const Executor& executor) {
+  constexpr int64_t kBlock = 1024;
+  for (const graph::Parameter& parameter : executor.graph().parameters()) {
+    if (parameter.master == graph::kNoTensor) continue;
+    const TensorView& master = executor.View(parameter.master);
+    const TensorView& weight = executor.View(parameter.weight);
+    const int64_t elements = master.shape.NumElements();
+    for (int64_t start = 0; start < elements; start += kBlock) {
+      Store(weight, start, std::min(kBlock, elements - start), master.As<float>() + start);
+    }
+  }
+}
+
+}  // namespace headroom::engine

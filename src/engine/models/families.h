@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One builder per family of models, and what they share.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "engine/models/model_graph.h"
+
+namespace headroom::engine {
+
+// What a builder works with.
+struct ModelContext {
+  const ModelConfig& config;
+  const ModelGraphOptions& options;
+  ModelGraph& model;
+  graph::GraphBuilder builder;
+
+  ModelContext(const ModelConfig& c, const ModelGraphOptions& o, ModelGraph& m)
+      : config(c), options(o), model(m), builder(m.graph, o.rows) {}
+
+  // A rate of dropout by its attribute, 0 in evaluation.
+  float Rate(std::string_view attribute) const;
+  int64_t max_sequence() const {
+    return options.max_sequence > 0 ? options.max_sequence : options.rows.sequence;
+  }
+  // int32 [rows] inputs.
+  graph::TensorId Ids(const std::string& name);
+  // int32 [B], or absent where nothing is padded.
+  graph::TensorId Lengths(const std::string& name);
+  graph::LossOptions Loss(int ignore_index = -100) const;
+};
+
+Status BuildBert(ModelContext& context);
+Status BuildGpt2(ModelContext& context);
+Status BuildLlama(ModelContext& context);
+Status BuildBart(ModelContext& context);
+
+// weight and bias of a torch.nn.Linear or LayerNorm.
+struct Affine {
+  graph::TensorId weight = graph::kNoTensor;
+  graph::TensorId bias = graph::kNoTensor;
+};
+Affine LinearWeights(graph::GraphBuilder& builder, const std::string& name, int64_t in, int64_t out,
+                     bool bias = true);
+Affine NormWeights(graph::GraphBuilder& builder, const std::string& name, int64_t size,
+                   bool bias = true);
+graph::TensorId ApplyLinear(graph::GraphBuilder& builder, graph::TensorId x, const Affine& linear,
+                            Kind kind);
+
+// Projections of a checkpoint, one above the other: `names` with .weight and .bias, and the rows of
+// each.
+struct PackedPart {
+  std::string name;
+  int64_t rows = 0;
+};
+Affine PackedLinear(graph::GraphBuilder& builder, const std::string& name,
+                    const std::vector<PackedPart>& parts, int64_t in, bool bias);
+
+// transformers' ACT2FN.
+Result<graph::ActivationKind> ParseActivation(const std::string& name);
+
+// Ends a classifier of whole sequences: logits of `x` [B, C], and the loss with head kLoss.
+void ClassifierHead(ModelContext& context, graph::TensorId logits);
+// Ends a language model: the loss of all rows, or the logits of each sequence's last token.
+void LanguageHead(ModelContext& context, graph::TensorId x, graph::TensorId weight,
+                  graph::TensorId bias, graph::TensorId lengths);
+// Ends with the last hidden state.
+void HiddenHead(ModelContext& context, graph::TensorId x);
+
+Error UnsupportedNativeTask(const ModelContext& context);
+
+}  // namespace headroom::engine

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/native_step.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/tiny_models.h"
+#include "model/parameter_table.h"
+
+namespace headroom::engine {
+namespace {
+
+using graph::Recompute;
+
+ModelConfig ConfigOf(const TinyModel& model) {
+  Result<ModelConfig> config = ModelConfig::FromJson(model.config, model.name);
+  HEADROOM_CHECK(config.ok(), config.error().message);
+  return *config;
+}
+
+TEST(NativeStep, LedgersPeakIsThePlan) {
+  for (const TinyModel& model : TinyModels()) {
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kCheap, Recompute::kBlock}) {
+        SCOPED_TRACE(model.name + " " + std::string(Name(precision)) + " recompute " +
+                     std::string(Name(recompute)));
+        NativeOptions options = TinyOptions(model);
+        options.precision = precision;
+        options.recompute = recompute;
+        Result<NativeStep> step = PlanTrainingStep(ConfigOf(model), options);
+        ASSERT_TRUE(step.ok()) << step.error().message;
+        const Ledger ledger = LedgerOf(step->graph(), step->plan);
+        EXPECT_EQ(ledger.peak_allocated(), step->plan.lower_bound);
+        EXPECT_EQ(ledger.peak_reserved(), step->plan.size);
+        EXPECT_LE(step->plan.Ratio(), 1.01);
+      }
+    }
+  }
+}
+
+// Names and shapes are those of transformers, which the parameter table has.
+TEST(NativeStep, HasTheParametersOfTheModel) {
+  for (const TinyModel& model : TinyModels()) {
+    SCOPED_TRACE(model.name);
+    const ModelConfig config = ConfigOf(model);
+    Result<ParameterTable> table = ParameterTable::Build(config, model.task);
+    ASSERT_TRUE(table.ok());
+    Result<NativeStep> step = PlanTrainingStep(config, TinyOptions(model));
+    ASSERT_TRUE(step.ok()) << step.error().message;
+    size_t parts = 0;
+    for (const graph::Parameter& parameter : step->graph().parameters()) {
+      for (const graph::ParameterPart& part : parameter.parts) {
+        ++parts;
+        const ParameterSpec* spec = table->Find(part.name);
+        ASSERT_NE(spec, nullptr) << part.name;
+        EXPECT_EQ(spec->shape, part.shape) << part.name;
+      }
+    }
+    size_t expected = 0;
+    for (const ParameterSpec& spec : table->entries()) {
+      // Marian's sinusoids are a parameter of transformers that is not trained.
+      const bool constant =
+          config.model_type() == "marian" && spec.name.ends_with("embed_positions.weight");
+      expected += !spec.is_buffer && !constant ? 1 : 0;
+    }
+    EXPECT_EQ(parts, expected);
+  }
+}
+
+TEST(NativeStep, LossFalls) {
+  for (const TinyModel& model : TinyModels()) {
+    SCOPED_TRACE(model.name);
+    TinyRun run(model, TinyOptions(model));
+    const float first = run.ForwardBackward();
+    EXPECT_TRUE(std::isfinite(first));
+    float last = first;
+    for (int i = 0; i < 30; ++i) {
+      run.Update(3e-3F);
+      last = run.ForwardBackward();
+    }
+    EXPECT_LT(last, 0.7F * first);
+  }
+}
+
+// What is computed again has the bits that it had.
+TEST(NativeStep, RecomputationChangesNoBit) {
+  for (const TinyModel& model : TinyModels()) {
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      NativeOptions options = TinyOptions(model);
+      options.precision = precision;
+      TinyRun plain(model, options);
+      const float loss = plain.ForwardBackward();
+      for (const Recompute recompute : {Recompute::kCheap, Recompute::kBlock}) {
+        SCOPED_TRACE(model.name + " " + std::string(Name(precision)) + " recompute " +
+                     std::string(Name(recompute)));
+        options.recompute = recompute;
+        TinyRun again(model, options);
+        EXPECT_EQ(again.ForwardBackward(), loss);
+        EXPECT_EQ(again.Gradients(), plain.Gradients());
+        EXPECT_LT(again.step().plan.size, plain.step().plan.size);
+      }
+    }
+  }
+}
+
+// Nothing reads what it has not written, nor what another tensor has overwritten.
+TEST(NativeStep, ReadsNothingThatIsPoisoned) {
+  for (const TinyModel& model : TinyModels()) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kCheap, Recompute::kBlock}) {
+      SCOPED_TRACE(model.name + " recompute " + std::string(Name(recompute)));
+      NativeOptions options = TinyOptions(model);
+      options.recompute = recompute;
+      TinyRun plain(model, options);
+      TinyRun poisoned(model, options);
+      poisoned.set_poison(true);
+      EXPECT_EQ(plain.ForwardBackward(), poisoned.ForwardBackward());
+      EXPECT_EQ(plain.Gradients(), poisoned.Gradients());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headroom::engine

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For tests: a model of a few thousand parameters for each family, with data to train it on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/executor.h"
+#include "engine/native_step.h"
+
+namespace headroom::engine {
+
+struct TinyModel {
+  std::string name;    // for messages
+  std::string config;  // JSON
+  Task task = Task::kCausalLm;
+};
+
+// BERT (classification, masked LM), RoBERTa, GPT-2, Llama (GQA), BART, Marian (norms behind),
+// mBART (norms first), with dropout.
+std::vector<TinyModel> TinyModels();
+
+// A planned step in an arena of its own, with weights and one batch of seeded data.
+class TinyRun {
+ public:
+  TinyRun(const TinyModel& model, NativeOptions options, uint64_t seed = 7);
+
+  // Forward and backward of one micro-step, without the optimizer. Returns the mean loss.
+  float ForwardBackward(int micro_step = 0);
+  void Update(float learning_rate);
+  // Poisons each transient tensor before it is written.
+  void set_poison(bool poison) { poison_ = poison; }
+
+  const NativeStep& step() const { return *step_; }
+  const Executor& executor() const { return *executor_; }
+  StepScalars& scalars() { return scalars_; }
+  // The bytes of all gradients, or of all weights (masters where there are), one behind the other.
+  std::vector<std::byte> Gradients() const;
+  std::vector<std::byte> Weights() const;
+
+ private:
+  void FillInputs(uint64_t seed);
+  std::vector<std::byte> BytesOf(bool gradients) const;
+
+  std::unique_ptr<NativeStep> step_;
+  HostArena arena_;
+  std::unique_ptr<Executor> executor_;
+  StepScalars scalars_;
+  bool poison_ = false;
+};
+
+// 2 sequences of 12 tokens, the second padded; a decoder's are of 10.
+NativeOptions TinyOptions(const TinyModel& model);
+
+}  // namespace headroom::engine

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The optimizer's part of a graph: its states, and the ops that update every parameter.
+//
+//   bytes per parameter    adamw, adam 8    adamw 8-bit 2 + 8/256    sgd 0, with momentum 4
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "graph/graph.h"
+
+namespace headroom::graph {
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  // bitsandbytes' block-wise states, of parameters of at least 4,096 elements that are no
+  // embedding table (bitsandbytes 0.44: min_8bit_size; transformers 5.17's Trainer: embeddings).
+  bool eight_bit = false;
+  float weight_decay = 0;
+  float momentum = 0;  // of kSgd
+};
+
+// Appends the states, the gradients' norm and the update. REQUIRES: AppendBackward ran.
+void AppendOptimizer(Graph& graph, const OptimizerOptions& options);
+
+}  // namespace headroom::graph
