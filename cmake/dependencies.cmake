@@ -20,6 +20,26 @@ if(HEADROOM_PORTABLE)
   set(ZLIB_USE_STATIC_LIBS ON)  # FindZLIB knows it from CMake 3.24 on
 endif()
 headroom_find(ZLIB)
+
+# headroom_find_library(TARGET HEADER NAME): a library that comes without CMake's files, as TARGET.
+function(headroom_find_library TARGET HEADER NAME)
+  find_path(${TARGET}_INCLUDE_DIR ${HEADER})
+  set(FILE_NAMES ${NAME})
+  if(HEADROOM_PORTABLE)
+    set(FILE_NAMES lib${NAME}.a)
+  endif()
+  find_library(${TARGET}_LIBRARY NAMES ${FILE_NAMES})
+  if(NOT ${TARGET}_INCLUDE_DIR OR NOT ${TARGET}_LIBRARY)
+    message(FATAL_ERROR "${NAME} is missing: run scripts/install_dependencies, or see "
+      "docs/dependencies.md")
+  endif()
+  add_library(${TARGET} UNKNOWN IMPORTED)
+  set_target_properties(${TARGET} PROPERTIES IMPORTED_LOCATION ${${TARGET}_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${${TARGET}_INCLUDE_DIR})
+endfunction()
+headroom_find_library(pcre2 pcre2.h pcre2-8)
+headroom_find_library(utf8proc utf8proc.h utf8proc)
+
 if(HEADROOM_TESTS)
   headroom_find(GTest)
 endif()

@@ -4,13 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <cstring>
 #include <limits>
 
 #include "base/file.h"
+#include "engine/data/test_folder.h"
 #include "engine/files/convert.h"
 #include "engine/half.h"
 #include "model/safetensors.h"
@@ -22,31 +22,8 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A folder of its own for each test.
-class FileTest : public ::testing::Test {
- protected:
-  FileTest() {
-    const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::path(::testing::TempDir()) /
-              (std::string("headroom_") + test->name() + "." + std::to_string(::getpid()));
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  ~FileTest() override { fs::remove_all(folder_); }
-
-  std::vector<std::string> Files() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder_)) {
-      names.push_back(entry.path().filename().string());
-    }
-    return names;
-  }
-
-  fs::path folder_;
-};
-
-using SafetensorsFile = FileTest;
-using AtomicFileTest = FileTest;
+using SafetensorsFile = FolderTest;
+using AtomicFileTest = FolderTest;
 
 const std::vector<SafetensorsWriter::Tensor> kTensors = {
     {"small", DType::kBFloat16, {3}},
