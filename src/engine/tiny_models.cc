@@ -74,32 +74,37 @@ TinyRun::TinyRun(const TinyModel& model, NativeOptions options, uint64_t seed) {
   }
   InitialiseWeights(*config, *executor_, seed);
   scalars_.seed = seed;
-  FillInputs(seed);
+  scalars_.targets = FillTinyInputs(*executor_, options.model.rows.batch, seed);
 }
 
-void TinyRun::FillInputs(uint64_t seed) {
-  std::mt19937_64 random(seed);
-  for (size_t i = 0; i < step_->graph().tensors().size(); ++i) {
-    const graph::Tensor& tensor = step_->graph().tensors()[i];
+float FillTinyInputs(const Executor& executor, int64_t batch, uint64_t seed,
+                     int64_t first_sequence) {
+  float targets = 0;
+  for (size_t i = 0; i < executor.graph().tensors().size(); ++i) {
+    const graph::Tensor& tensor = executor.graph().tensors()[i];
     if (tensor.role != graph::Role::kInput) continue;
-    auto* values = executor_->View(static_cast<graph::TensorId>(i)).As<int32_t>();
-    const auto count = static_cast<size_t>(tensor.shape.NumElements());
-    const bool lengths = tensor.name.ends_with("lengths");
-    const bool small = tensor.name == "token_type_ids" || (tensor.name == "labels" && count == 2);
-    for (size_t k = 0; k < count; ++k) {
-      values[k] = static_cast<int32_t>(random() % (small ? 2 : kVocabulary));
+    const TensorView& view = executor.View(static_cast<graph::TensorId>(i));
+    const int64_t tokens = tensor.shape.NumElements() / batch;
+    for (int64_t row = 0; row < batch; ++row) {
+      const int64_t sequence = first_sequence + row;
+      const int64_t padded = sequence % 2 == 0 ? 0 : kPadded;
+      std::mt19937_64 random(seed + 1000 * static_cast<uint64_t>(sequence) + tensor.name.size());
+      int32_t* values = view.As<int32_t>() + row * tokens;
+      const bool labels = tensor.name == "labels";
+      const bool small = tensor.name == "token_type_ids" || tokens == 1;
+      for (int64_t k = 0; k < tokens; ++k) {
+        values[k] = static_cast<int32_t>(random() % (small ? 2 : kVocabulary));
+        if (labels && tokens > 1 && k >= tokens - padded) values[k] = -100;
+        if (labels && values[k] >= 0) targets += 1;
+      }
+      if (tensor.name.ends_with("lengths")) {
+        const graph::TensorId ids = executor.graph().Find(graph::Role::kInput, "input_ids");
+        const int64_t all = executor.View(ids).shape.NumElements() / batch;
+        values[0] = static_cast<int32_t>(all - padded);
+      }
     }
-    const auto row = static_cast<int32_t>(count / 2);
-    if (lengths) {
-      values[0] = 12;
-      values[1] = 12 - static_cast<int32_t>(kPadded);
-    } else if (tensor.name == "labels" && count > 2) {
-      for (int32_t k = 0; k < kPadded; ++k) values[2 * row - 1 - k] = -100;
-    }
-    if (tensor.name != "labels") continue;
-    scalars_.targets =
-        static_cast<float>(std::count_if(values, values + count, [](int32_t v) { return v >= 0; }));
   }
+  return targets;
 }
 
 float TinyRun::ForwardBackward(int micro_step) {

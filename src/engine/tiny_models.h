@@ -42,7 +42,6 @@ class TinyRun {
   std::vector<std::byte> Weights() const;
 
  private:
-  void FillInputs(uint64_t seed);
   std::vector<std::byte> BytesOf(bool gradients) const;
 
   std::unique_ptr<NativeStep> step_;
@@ -51,6 +50,11 @@ class TinyRun {
   StepScalars scalars_;
   bool poison_ = false;
 };
+
+// Fills the inputs with `batch` sequences, each following from the seed and its number alone, the
+// first being `first_sequence`; every other one is padded. Returns the number of targets.
+float FillTinyInputs(const Executor& executor, int64_t batch, uint64_t seed,
+                     int64_t first_sequence = 0);
 
 // 2 sequences of 12 tokens, the second padded; a decoder's are of 10.
 NativeOptions TinyOptions(const TinyModel& model);

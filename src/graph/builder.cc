@@ -102,6 +102,7 @@ TensorId GraphBuilder::Embedding(const EmbeddingOperands& operands) {
   OpAttributes attributes = Attributes();
   attributes.position_offset = operands.position_offset;
   attributes.embedding_scale = operands.scale;
+  attributes.padding_row = operands.padding_row;
   Append(OpKind::kEmbedding,
          {operands.ids, operands.table, operands.positions, operands.types, operands.type_ids}, {y},
          attributes);

@@ -33,6 +33,7 @@ struct EmbeddingOperands {
   TensorId type_ids = kNoTensor;
   int position_offset = 0;
   float scale = 1;
+  int64_t padding_row = -1;  // of the table; gets no gradient from here
 };
 
 struct NormOperands {

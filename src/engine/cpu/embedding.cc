@@ -87,6 +87,7 @@ void TableGradient(const OpCall& call, const TensorView& dy, const TensorView& i
     RowSum sum(dy, column, n);
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t id = IndexAt(ids, order[i]);
+      if (id == call.attributes.padding_row) continue;
       sum.Add(order[i]);
       if (i + 1 < rows && IndexAt(ids, order[i + 1]) == id) continue;
       sum.ScaleTotal(call.attributes.embedding_scale);

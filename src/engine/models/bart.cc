@@ -112,7 +112,8 @@ class BartBuilder {
          .table = words_,
          .positions = Positions(at),
          .position_offset = learned_ ? static_cast<int>(kLearnedOffset) : 0,
-         .scale = scaled ? static_cast<float>(std::sqrt(static_cast<double>(hidden_))) : 1.0F});
+         .scale = scaled ? static_cast<float>(std::sqrt(static_cast<double>(hidden_))) : 1.0F,
+         .padding_row = context_.PaddingRow(config_.Int("vocab_size"))});
     if (!learned_) return b_.Dropout(sum, dropout_);
     const Affine norm = NormWeights(b_, at + ".layernorm_embedding", hidden_);
     const TensorId y = b_.Norm({.x = sum, .gamma = norm.weight, .beta = norm.bias, .eps = kEps}).y;

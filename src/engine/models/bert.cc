@@ -82,7 +82,9 @@ class BertBuilder {
                                        .positions = positions,
                                        .types = types,
                                        .type_ids = type_ids,
-                                       .position_offset = static_cast<int>(PositionOffset())});
+                                       .position_offset = static_cast<int>(PositionOffset()),
+                                       .padding_row =
+                                           context_.PaddingRow(config_.Int("vocab_size"))});
     const TensorId y = b_.Norm({.x = sum, .gamma = norm.weight, .beta = norm.bias, .eps = eps_}).y;
     return b_.Dropout(y, context_.Rate("hidden_dropout_prob"));
   }

@@ -2,6 +2,7 @@
 #include "engine/models/families.h"
 
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "base/format.h"
@@ -24,6 +25,12 @@ TensorId ModelContext::Ids(const std::string& name) {
 TensorId ModelContext::Lengths(const std::string& name) {
   if (!options.padding) return kNoTensor;
   return builder.Input(name, DType::kInt32, Shape{builder.rows().batch});
+}
+
+int64_t ModelContext::PaddingRow(int64_t rows) const {
+  const std::optional<int64_t> id = config.MaybeInt("pad_token_id");
+  if (!id) return -1;
+  return *id < 0 ? *id + rows : *id;
 }
 
 graph::LossOptions ModelContext::Loss(int ignore_index) const {

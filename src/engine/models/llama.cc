@@ -95,7 +95,9 @@ class LlamaBuilder {
     lengths_ = context_.Lengths("lengths");
     b_.Enter("model.embed_tokens");
     words_ = b_.EmbeddingTable("model.embed_tokens.weight", Shape{layout_.vocab, hidden_});
-    Stream stream{.branch = b_.Embedding({.ids = context_.Ids("input_ids"), .table = words_})};
+    Stream stream{.branch = b_.Embedding({.ids = context_.Ids("input_ids"),
+                                          .table = words_,
+                                          .padding_row = context_.PaddingRow(layout_.vocab)})};
     for (int64_t layer = 0; layer < layout_.layers; ++layer) {
       Layer(stream, static_cast<int>(layer));
     }
