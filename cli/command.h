@@ -21,6 +21,7 @@ ExitCode RunPlan(std::span<const std::string> words);
 ExitCode RunWatch(std::span<const std::string> words);
 ExitCode RunFit(std::span<const std::string> words);
 ExitCode RunOps(std::span<const std::string> words);
+ExitCode RunTrain(std::span<const std::string> words);
 ExitCode RunExplain(std::span<const std::string> words);
 ExitCode RunDiff(std::span<const std::string> words);
 ExitCode RunScore(std::span<const std::string> words);

@@ -5,34 +5,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <utility>
 
 #include "base/format.h"
+#include "interrupt.h"
 #include "make_plan.h"
 #include "output.h"
 #include "report/lengths_report.h"
 
 namespace headroom::cli {
 namespace {
-
-volatile std::sig_atomic_t interrupted = 0;
-
-// Ctrl-C asks the run to end after the batch it is in; a second one ends the program.
-class InterruptScope {
- public:
-  InterruptScope() : before_(std::signal(SIGINT, &Handle)) {}
-  ~InterruptScope() { std::signal(SIGINT, before_); }
-  InterruptScope(const InterruptScope&) = delete;
-
- private:
-  static void Handle(int) {
-    interrupted = 1;
-    std::signal(SIGINT, SIG_DFL);
-  }
-  void (*before_)(int);
-};
 
 // "batch 120 of 400" on stderr, on a terminal, a few times a second.
 class Progress {
@@ -110,7 +93,7 @@ Result<LengthsReport> Build(const PlanOptions& options) {
   const auto play = [&](std::string_view what) -> Result<Prediction> {
     const KeepGoing keep_going = [&](int step) {
       progress.Show(what, step);
-      return interrupted == 0;
+      return !InterruptScope::Requested();
     };
     return Predict(run.config, run.recipe, run.platform, nullptr, keep_going);
   };
@@ -142,17 +125,17 @@ Result<LengthsReport> Build(const PlanOptions& options) {
     report.batches.push_back(shape);
   }
   report.asked = report.batches.size();
-  report.stopped = interrupted != 0;
+  report.stopped = InterruptScope::Requested();
   if (budget) report.memory = budget->memory;
   if (const std::optional<OutOfMemory>& failure = prediction.out_of_memory) {
     report.failure = FailurePoint{failure->requested, failure->phase, failure->module, failure->op};
   }
   FillLengths(prediction.ledger, report);
   for (Variant& variant : VariantsOf(run.recipe.batches)) {
-    if (interrupted != 0) break;
+    if (InterruptScope::Requested()) break;
     run.recipe.batches = std::move(variant.batches);
     HEADROOM_ASSIGN_OR_RETURN(const Prediction other, play(variant.name));
-    if (interrupted != 0) break;
+    if (InterruptScope::Requested()) break;
     report.variants.push_back({variant.name, other.ledger.peak_allocated(),
                                other.ledger.peak_reserved(), FailingStep(other)});
   }
@@ -162,12 +145,11 @@ Result<LengthsReport> Build(const PlanOptions& options) {
 }  // namespace
 
 ExitCode RunLengths(const PlanOptions& options, const TextStyle& style) {
-  constexpr auto kInterrupted = static_cast<ExitCode>(130);  // as a shell reports Ctrl-C
   const InterruptScope scope;
   const Result<LengthsReport> report = Build(options);
   if (!report.ok()) return Fail("plan", report.error());
   ExitCode code = report->failure ? ExitCode::kDoesNotFit : ExitCode::kOk;
-  if (interrupted != 0) code = kInterrupted;
+  if (InterruptScope::Requested()) code = ExitCode::kInterrupted;
   if (!options.json) return Print(LengthsText(*report, style), code);
   for (const std::string& warning : report->warnings) Warn("plan", warning);
   return Print(LengthsJson(*report), code);

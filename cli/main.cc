@@ -22,6 +22,7 @@ constexpr Command kCommands[] = {
     {"plan", "the memory of a training run, from its config and recipe", &RunPlan},
     {"fit", "what fits, and what to change so that it does, cheapest first", &RunFit},
     {"ops", "what a training step computes and moves, by class of operation", &RunOps},
+    {"train", "trains natively, in memory that is known before it starts", &RunTrain},
     {"explain", "where the memory of a recorded or failed run went", &RunExplain},
     {"diff", "two runs side by side: plans, recordings, or one of each", &RunDiff},
     {"watch", "device memory now, or while a command runs", &RunWatch},

@@ -34,8 +34,9 @@ struct TensorView {
 // What changes from step to step. On a GPU it lies in device memory, so that a captured graph reads
 // the newest values.
 struct StepScalars {
-  uint64_t seed = 0;  // of the run's dropout
-  int64_t step = 1;   // optimizer steps, the current one included
+  uint64_t seed = 0;    // of the run's dropout
+  int64_t step = 1;     // optimizer steps, the current one included
+  int64_t skipped = 0;  // of those before: whose gradients overflowed, so that they changed nothing
   int32_t micro_step =
       0;  // in the window of gradient accumulation; 0 writes gradients, later ones add
   bool training = true;  // false: no dropout, no gradient

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/memory_plan.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string>
@@ -59,7 +60,12 @@ class LedgerBuilder {
     std::vector<std::vector<size_t>> begin(ops.size() + 1);
     std::vector<std::vector<size_t>> end(ops.size() + 1);
     for (size_t i = 0; i < transients.tensors.size(); ++i) {
-      begin[static_cast<size_t>(transients.buffers[i].first)].push_back(transients.tensors[i]);
+      const auto first = static_cast<size_t>(transients.buffers[i].first);
+      const std::vector<TensorId>& scratch = ops[first].scratch;
+      const bool last = std::find(scratch.begin(), scratch.end(),
+                                  static_cast<TensorId>(transients.tensors[i])) != scratch.end();
+      // A peak is named after what came last: the op's own scratch.
+      begin[first].insert(last ? begin[first].end() : begin[first].begin(), transients.tensors[i]);
       end[static_cast<size_t>(transients.buffers[i].last)].push_back(transients.tensors[i]);
     }
     for (size_t i = 0; i < ops.size(); ++i) {

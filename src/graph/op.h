@@ -140,7 +140,7 @@ struct OpAttributes {
   int position_offset = 0;  // OPT's and RoBERTa's first position
   float embedding_scale = 1;
   int64_t padding_row = -1;  // of the table: gets no gradient, as torch.nn.Embedding's padding_idx
-  int row = 0;  // kSelectRows: 0 the first; -1 the last that is not padding
+  int row = 0;               // kSelectRows: 0 the first; -1 the last that is not padding
   // kCrossEntropy, kLinearLoss
   int ignore_index = -100;
   float label_smoothing = 0;

@@ -92,6 +92,18 @@ class OptimizerBuilder {
 
 }  // namespace
 
+std::string_view OptimName(const OptimizerOptions& options) {
+  switch (options.kind) {
+    case OptimizerKind::kAdamW:
+      return options.eight_bit ? "adamw_bnb_8bit" : "adamw_torch";
+    case OptimizerKind::kAdam:
+      return "adam";
+    case OptimizerKind::kSgd:
+      return "sgd";
+  }
+  return "";
+}
+
 void AppendOptimizer(Graph& graph, const OptimizerOptions& options) {
   OptimizerBuilder(graph, options).Run();
 }

@@ -5,7 +5,6 @@
 //   bytes per parameter    adamw, adam 8    adamw 8-bit 2 + 8/256    sgd 0, with momentum 4
 #pragma once
 
-#include <optional>
 #include <string_view>
 
 #include "graph/graph.h"
@@ -20,6 +19,9 @@ struct OptimizerOptions {
   float weight_decay = 0;
   float momentum = 0;  // of kSgd
 };
+
+// TrainingArguments.optim's name for it: "adamw_torch", "adamw_bnb_8bit", "adam", "sgd".
+std::string_view OptimName(const OptimizerOptions& options);
 
 // Appends the states, the gradients' norm and the update. REQUIRES: AppendBackward ran.
 void AppendOptimizer(Graph& graph, const OptimizerOptions& options);

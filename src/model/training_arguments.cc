@@ -321,6 +321,10 @@ Result<TrainingArgumentsReading> ReadTrainingArguments(std::string_view text,
   if (const Status status = ReadAll(object, origin, reading); !status.ok()) {
     return status.error().In(std::string(origin));
   }
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_string()) reading.values[key] = value.get<std::string>();
+    if (value.is_number() || value.is_boolean()) reading.values[key] = value.dump();
+  }
   return reading;
 }
 

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,9 @@ struct TrainingArgumentsReading {
   std::optional<bool> use_reentrant;
   std::optional<double> max_grad_norm;
   std::optional<int64_t> torch_empty_cache_steps;
+
+  // Numbers, texts and truth values of the file as text ("5e-05", "true"), by key.
+  std::map<std::string, std::string> values;
 
   // Keys of the file that decide no memory, in alphabetical order.
   std::vector<std::string> without_effect;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "report/curve_html.h"
 #include "report/html_sections.h"
 #include "report/html_writer.h"
 #include "report/page_assets.h"
@@ -182,6 +183,14 @@ std::string Lists(const ReportPage& page) {
   return out;
 }
 
+std::string Curves(const ReportPage& page) {
+  std::string out;
+  for (size_t i = 0; i < page.curves.size(); ++i) {
+    out += CurveHtml(page.curves[i], Format("curve-{}", i));
+  }
+  return out;
+}
+
 std::string Foot(const ReportPage& page) {
   return Format(
       "<footer>Written by {}. The page is one file and loads nothing.</footer>\n"
@@ -194,8 +203,8 @@ std::string Foot(const ReportPage& page) {
 
 std::string HtmlReport(const ReportPage& page) {
   return Head(page) + "<body>\n<a class=\"skip\" href=\"#main\">Skip to the report</a>\n" +
-         Banner(page) + "<main id=\"main\">\n" + Summary(page) + Totals(page) + Charts(page) +
-         Ladder(page) + Tables(page) + Lists(page) + "</main>\n" + Foot(page);
+         Banner(page) + "<main id=\"main\">\n" + Summary(page) + Totals(page) + Curves(page) +
+         Charts(page) + Ladder(page) + Tables(page) + Lists(page) + "</main>\n" + Foot(page);
 }
 
 }  // namespace headroom

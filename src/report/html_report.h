@@ -100,6 +100,16 @@ struct PageTimeline {
   std::vector<Phase> phases;
 };
 
+// Numbers over steps, drawn as lines.
+struct PageCurve {
+  struct Line {
+    std::string name;
+    std::vector<std::pair<double, double>> points = {};  // step and value, ascending
+  };
+  std::string heading;
+  std::vector<Line> lines;
+};
+
 struct ReportPage {
   std::string generator;  // "headroom 0.1.0"
   std::string kind;       // the command: "plan", "explain", "diff", "watch"
@@ -111,6 +121,7 @@ struct ReportPage {
   std::optional<PageRung> limit;  // what there is at most: a line in every timeline
   std::vector<PageLedger> ledgers;
   std::vector<PageTimeline> timelines;
+  std::vector<PageCurve> curves;
   bool side_by_side = false;  // pictures of two runs, in two columns and on one scale
   std::vector<PageTable> tables;
   std::vector<PageList> lists;

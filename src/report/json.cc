@@ -126,6 +126,12 @@ std::string PlanJson(const PlanReport& report) {
                {"verdict", nullptr}};
   if (report.generation) json["generation"] = GenerationJson(*report.generation);
   if (report.header.verdict) json["verdict"] = VerdictJson(*report.header.verdict);
+  if (const std::optional<NativePlan>& native = report.header.native) {
+    json["arena"] = {{"device", native->device},
+                     {"size", report.reserved.count()},
+                     {"lower_bound", native->lower_bound.count()},
+                     {"ratio", native->Ratio(report.reserved)}};
+  }
   return Dump(json);
 }
 

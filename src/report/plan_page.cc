@@ -2,6 +2,7 @@
 #include "report/plan_page.h"
 
 #include <utility>
+#include <vector>
 
 #include "base/format.h"
 #include "report/plan_text.h"
@@ -24,6 +25,20 @@ Tone ToneOf(const Verdict& verdict) {
   return verdict.tight ? Tone::kWarning : Tone::kGood;
 }
 
+std::vector<PageTotal> Totals(const PlanReport& report) {
+  return {{"allocated", report.allocated, "the tensors, at the peak"},
+          {"reserved", report.reserved,
+           Format("+ {} cached by the allocator", FormatMiB(report.reserved - report.allocated))},
+          {"device", report.device,
+           Format("+ {} CUDA context and libraries", FormatMiB(report.device - report.reserved))}};
+}
+
+std::vector<PageTotal> ArenaTotals(const PlanReport& report) {
+  return {{"planned", report.allocated, "alive at the peak"},
+          {"arena", report.reserved,
+           Format("one block, {:.3f} of that", report.header.native->Ratio(report.reserved))}};
+}
+
 }  // namespace
 
 ReportPage PlanPage(const PlanReport& report, const Ledger& ledger, std::string generator) {
@@ -43,13 +58,11 @@ ReportPage PlanPage(const PlanReport& report, const Ledger& ledger, std::string 
     page.limit = PageRung{verdict.gpu.empty() ? "limit" : verdict.gpu, verdict.memory};
   }
   if (report.allocated > Bytes(0)) page.summary.push_back({Tone::kPlain, PeakSentence(report)});
-  page.totals = {
-      {"allocated", report.allocated, "the tensors, at the peak"},
-      {"reserved", report.reserved,
-       Format("+ {} cached by the allocator", FormatMiB(report.reserved - report.allocated))},
-      {"device", report.device,
-       Format("+ {} CUDA context and libraries", FormatMiB(report.device - report.reserved))}};
-  for (const LadderRung& rung : report.ladder) page.ladder.push_back({rung.name, rung.device});
+  page.totals = header.native ? ArenaTotals(report) : Totals(report);
+  for (const LadderRung& rung : report.ladder) {
+    if (header.native) break;  // its ladder is the table of phases
+    page.ladder.push_back({rung.name, rung.device});
+  }
   page.ledgers = {{"", &ledger, header.parameters}};
   page.lists = {{"Assumed", header.assumptions}, {"Note", header.warnings}};
   return page;

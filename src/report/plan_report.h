@@ -53,6 +53,17 @@ struct GenerationFigures {
   int64_t cache_per_token = 0;  // bytes that a token of one sequence adds
 };
 
+// A plan of the native engine: one arena, and what no arena can be smaller than.
+struct NativePlan {
+  std::string device;  // "cpu"
+  Bytes lower_bound;   // the bytes alive at the peak
+  double Ratio(Bytes arena) const {
+    return lower_bound > Bytes(0)
+               ? static_cast<double>(arena.count()) / static_cast<double>(lower_bound.count())
+               : 1.0;
+  }
+};
+
 struct PlanHeader {
   std::string model;
   std::vector<std::string> recipe;  // in a user's words: "batch 4 x 512 tokens", "bf16", …
@@ -63,6 +74,7 @@ struct PlanHeader {
   std::vector<std::string> assumptions;         // most important first
   std::vector<std::string> warnings;
   std::optional<Verdict> verdict;
+  std::optional<NativePlan> native = {};
 };
 
 struct ModuleBytes {

@@ -36,6 +36,30 @@ std::string Totals(const PlanReport& report, const TextStyle& style) {
                    Format("+ {} CUDA context and libraries", FormatMiB(context)));
 }
 
+// The arena of a native plan, and each phase: what it begins with, reaches and leaves.
+std::string ArenaTotals(const PlanReport& report, const TextStyle& style) {
+  const NativePlan& native = *report.header.native;
+  return TotalLine(style, "planned", report.allocated, "alive at the peak") +
+         TotalLine(style, "arena", report.reserved,
+                   Format("one block, {:.3f} of that", native.Ratio(report.reserved)));
+}
+
+std::string PhaseTable(const PlanReport& report, const TextStyle& style) {
+  TextTable table(
+      {{"  phase", TextTable::Align::kLeft}, {"before"}, {"peak"}, {"after MiB"}, {""}});
+  Bytes before;
+  for (const PlanPhase& phase : report.phases) {
+    const PhaseMark& mark = phase.mark;
+    if (mark.name == "step_end") continue;
+    const bool first = mark.name == "train_begin";
+    table.Add({"  " + std::string(first ? "weights and states" : PhaseWords(mark.name)),
+               first ? "" : MiBNumber(before), MiBNumber(mark.peak_allocated),
+               MiBNumber(mark.allocated), ""});
+    before = mark.allocated;
+  }
+  return table.Text(style);
+}
+
 std::string Ladder(const PlanReport& report, const TextStyle& style) {
   std::string out;
   const int bar_width = style.width - kMargin - 22 - 13 - 2;
@@ -188,7 +212,9 @@ std::string ModulesText(const PlanReport& report, const TextStyle& style) {
 }
 
 std::string PlanText(const PlanReport& report, PlanDetail detail, const TextStyle& style) {
-  std::string out = Title(report.header, style) + '\n' + Totals(report, style);
+  const bool native = report.header.native.has_value();
+  std::string out = Title(report.header, style) + '\n' +
+                    (native ? ArenaTotals(report, style) : Totals(report, style));
   out += Heading(style, PeakSentence(report.peak));
   out += Margin() + StackedBar(style, report.peak.components, style.width - 2 * kMargin) + "\n\n";
   out += ComponentTable(report, style);
@@ -199,8 +225,8 @@ std::string PlanText(const PlanReport& report, PlanDetail detail, const TextStyl
   if (report.generation) {
     out += Heading(style, "Generation, in tensors") + GenerationTable(*report.generation, style);
   }
-  out += Heading(style, "Device memory over the run");
-  out += Ladder(report, style);
+  out += native ? Heading(style, "A step, phase by phase") + PhaseTable(report, style)
+                : Heading(style, "Device memory over the run") + Ladder(report, style);
   if (!report.header.assumptions.empty()) {
     out += Heading(style, "Assumed") + Bullets(style, report.header.assumptions);
   }

@@ -50,7 +50,7 @@ float GradientScale(const OpCall& call, float squares) {
 
 AdamFactors FactorsOf(const OpCall& call, float gradient_scale) {
   const StepScalars& step = call.step;
-  const auto steps = static_cast<double>(step.step);
+  const auto steps = static_cast<double>(step.step - step.skipped);
   const double correction1 = 1 - std::pow(static_cast<double>(step.beta1), steps);
   const double correction2 = 1 - std::pow(static_cast<double>(step.beta2), steps);
   const float decay = call.attributes.weight_decay;

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <string_view>
 
 #include "base/check.h"
+#include "base/format.h"
 #include "engine/data/random.h"
 
 namespace headroom::engine {
@@ -27,6 +29,54 @@ std::vector<int32_t> SyntheticIds(Random& random, int64_t count, int64_t vocabul
          static_cast<int32_t>(random.Below(static_cast<uint64_t>(end - first)));
   }
   return ids;
+}
+
+// Fails on the first of `values` that is not below `limit`.
+Status CheckBelow(std::span<const int32_t> values, int64_t limit, std::string_view what,
+                  std::string_view of) {
+  const bool labels = what == "label";
+  for (const int32_t value : values) {
+    if (labels && value == kIgnoredLabel) continue;
+    if (value >= 0 && (limit == 0 || value < limit)) continue;
+    return Error::BadInput(Format("{} {} is beyond the model's {} {}", what, value, limit, of));
+  }
+  return {};
+}
+
+Status CheckLength(size_t length, int64_t limit, std::string_view what) {
+  if (limit == 0 || static_cast<int64_t>(length) <= limit) return {};
+  return Error::BadInput(
+      Format("{} tokens{}, more than the {} that are taken", length, what, limit));
+}
+
+Status CheckLabels(const Example& example, const ModelLimits& limits) {
+  const bool one_class =
+      limits.task == Task::kSequenceClassification || limits.task == Task::kImageClassification;
+  const bool decodes = limits.task == Task::kSeq2SeqLm;
+  if (decodes != !example.decoder_ids.empty()) {
+    return Error::BadInput(Format("{} decoder input, which {} {}", decodes ? "has no" : "has a",
+                                  Name(limits.task), decodes ? "needs" : "does not take"));
+  }
+  const size_t outputs = one_class ? 1 : decodes ? example.decoder_ids.size() : example.ids.size();
+  if (example.labels.size() != outputs) {
+    return Error::BadInput(Format("has {} labels, where {} needs {}", example.labels.size(),
+                                  Name(limits.task), outputs));
+  }
+  if (one_class || limits.task == Task::kTokenClassification) {
+    return CheckBelow(example.labels, limits.classes, "label", "classes");
+  }
+  return CheckBelow(example.labels, limits.vocabulary, "label", "tokens");
+}
+
+Status CheckExample(const Example& example, const ModelLimits& limits) {
+  if (example.ids.empty()) return Error::BadInput("holds no token");
+  HEADROOM_RETURN_IF_ERROR(CheckBelow(example.ids, limits.vocabulary, "token", "tokens"));
+  HEADROOM_RETURN_IF_ERROR(CheckBelow(example.decoder_ids, limits.vocabulary, "token", "tokens"));
+  HEADROOM_RETURN_IF_ERROR(CheckBelow(example.type_ids, limits.types, "type", "types"));
+  HEADROOM_RETURN_IF_ERROR(CheckLength(example.ids.size(), limits.sequence, ""));
+  HEADROOM_RETURN_IF_ERROR(
+      CheckLength(example.decoder_ids.size(), limits.decoder_sequence, " for the decoder"));
+  return CheckLabels(example, limits);
 }
 
 int32_t Largest(std::span<const int32_t> values) {
@@ -61,6 +111,16 @@ int32_t Dataset::LargestLabel() const {
   int32_t largest = -1;
   for (const Example& example : examples_) largest = std::max(largest, Largest(example.labels));
   return largest;
+}
+
+Status CheckExamples(const Dataset& dataset, const ModelLimits& limits) {
+  if (dataset.size() == 0) return Error::BadInput("the dataset holds no example");
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    if (const Status status = CheckExample(dataset[i], limits); !status.ok()) {
+      return status.error().In(Format("example {} of {}", i + 1, dataset.size()));
+    }
+  }
+  return {};
 }
 
 Dataset SyntheticDataset(const SyntheticOptions& options) {

@@ -60,6 +60,20 @@ class Dataset {
   std::vector<std::string> label_names_;
 };
 
+// What a model can take; 0: any number.
+struct ModelLimits {
+  Task task = Task::kSequenceClassification;
+  int64_t vocabulary = 0;
+  int64_t classes = 0;  // of classifications
+  int64_t types = 0;    // of type_ids
+  int64_t sequence = 0;
+  int64_t decoder_sequence = 0;
+};
+
+// Fails on the first example that is none for such a model: labels of another task, ids beyond the
+// vocabulary, more tokens than positions. BatchStream and the ops take it for granted.
+Status CheckExamples(const Dataset& dataset, const ModelLimits& limits);
+
 struct SyntheticOptions {
   int64_t rows = 512;
   int64_t sequence = 512;

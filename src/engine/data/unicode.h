@@ -3,8 +3,8 @@
 // Characters as tokenizers see them: code points in UTF-8, their classes, and Unicode's forms.
 //
 // Classes are utf8proc's (Unicode 15). The tokenizers library has those of Unicode 8 for BERT's
-// punctuation and accents, so that a few dozen characters assigned since then (U+2E43 … U+2E5D
-// among them) are punctuation here and letters there.
+// normaliser and punctuation, so that 568 rare characters, nearly all assigned since then (U+2E43 …
+// U+2E5D among them), are punctuation, marks or control characters here and letters there.
 #pragma once
 
 #include <cstddef>

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// headroom train: the plan, then the run that keeps it.
+
+#include <algorithm>
+#include <utility>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "command.h"
+#include "engine/budget.h"
+#include "engine/data/batches.h"
+#include "interrupt.h"
+#include "make_native.h"
+#include "output.h"
+#include "report/json.h"
+#include "report/plan_text.h"
+#include "report/train_report.h"
+#include "train_data.h"
+#include "train_options.h"
+#include "train_progress.h"
+
+namespace headroom::cli {
+namespace {
+
+using engine::Trainer;
+
+// Over its budget, whatever it changes.
+struct DoesNotFit {
+  std::string message;
+};
+
+// Chooses what fits the budget; the lines say what was changed.
+Result<std::optional<DoesNotFit>> KeepBudget(TrainCommand& command, TrainInputs& inputs) {
+  if (!command.memory_budget) return std::optional<DoesNotFit>();
+  HEADROOM_ASSIGN_OR_RETURN(const Trainer asked,
+                            Trainer::Create(inputs.config, command.train, inputs.data));
+  const bool evaluates = inputs.data.evaluation.size() > 0;
+  HEADROOM_ASSIGN_OR_RETURN(
+      engine::BudgetAnswer answer,
+      FitBudget(inputs.config, asked.options(), asked.shapes(), evaluates, *command.memory_budget));
+  if (answer.cheapest) {
+    command.train = std::move(answer.cheapest->options);
+    std::string changes;
+    for (const std::string& change : answer.cheapest->changes) {
+      changes += (changes.empty() ? "" : ", ") + change;
+    }
+    inputs.assumptions.insert(
+        inputs.assumptions.begin(),
+        changes.empty()
+            ? Format("inside the budget of {} as asked", FormatBytes(*command.memory_budget))
+            : Format("{}: the cheapest inside the budget of {}, about {:.0f} % more time", changes,
+                     FormatBytes(*command.memory_budget), 100 * answer.cheapest->cost));
+    return std::optional<DoesNotFit>();
+  }
+  std::string message =
+      Format("does not fit {}: the least it can do with is {}", FormatBytes(*command.memory_budget),
+             FormatBytes(answer.smallest.arena));
+  for (const auto& [flag, arena] : answer.other) {
+    message += Format("; {} would need {}", flag, FormatBytes(arena));
+  }
+  return std::optional(DoesNotFit{std::move(message)});
+}
+
+TrainSummary SummaryOf(const engine::TrainResult& result, const NativeReport& native,
+                       const Trainer& trainer) {
+  TrainSummary summary;
+  summary.steps = result.steps;
+  summary.max_steps = trainer.max_steps();
+  summary.epochs = result.epochs;
+  summary.train_runtime = result.train_runtime;
+  summary.samples_per_second = result.train_samples_per_second;
+  summary.tokens_per_second = result.train_tokens_per_second;
+  summary.steps_per_second = result.train_steps_per_second;
+  summary.train_loss = result.train_loss;
+  if (result.evaluation) {
+    summary.eval_loss = result.evaluation->loss;
+    summary.eval_accuracy = result.evaluation->accuracy;
+    summary.eval_runtime = result.evaluation->seconds;
+  }
+  summary.clipped_share = result.clipped_share;
+  summary.skipped_steps = result.skipped_steps;
+  summary.waiting_share = result.waiting_share;
+  summary.interrupted = result.interrupted;
+  summary.saved = result.saved.string();
+  summary.planned = native.report.allocated;
+  summary.arena = Bytes(static_cast<int64_t>(trainer.plan().arena().size()));
+  return summary;
+}
+
+ExitCode Finish(const TrainCommand& command, const engine::TrainResult& result,
+                const NativeReport& native, const Trainer& trainer, const TrainProgress& progress,
+                const TextStyle& style) {
+  const TrainSummary summary = SummaryOf(result, native, trainer);
+  const ExitCode code = result.interrupted ? ExitCode::kInterrupted : ExitCode::kOk;
+  if (!command.html.empty()) {
+    std::vector<TrainCurvePoint> curve;
+    for (const engine::StepReport& step : progress.steps()) {
+      curve.push_back({step.step, step.loss, step.learning_rate, step.grad_norm, step.seconds});
+    }
+    std::vector<TrainEvalPoint> evaluations;
+    for (const engine::EvalReport& evaluation : progress.evaluations()) {
+      evaluations.push_back({evaluation.step, evaluation.loss});
+    }
+    const ReportPage page =
+        TrainPage(native.report, native.ledger, summary, curve, evaluations, Generator());
+    if (const Status status = WriteFile(command.html, HtmlReport(page)); !status.ok()) {
+      return Fail("train", status.error());
+    }
+  }
+  return Print(command.json ? TrainJson(native.report, summary) : TrainText(summary, style), code);
+}
+
+ExitCode Train(TrainCommand command, const TextStyle& style) {
+  Result<TrainInputs> inputs = ReadTrainInputs(command);
+  if (!inputs.ok()) return Fail("train", inputs.error());
+  for (const std::string& warning : command.warnings) Warn("train", warning);
+  const Result<std::optional<DoesNotFit>> over = KeepBudget(command, *inputs);
+  if (!over.ok()) return Fail("train", over.error());
+  if (*over) {
+    Warn("train", (*over)->message);
+    return ExitCode::kDoesNotFit;
+  }
+  Result<Trainer> trainer = Trainer::Create(inputs->config, command.train, std::move(inputs->data));
+  if (!trainer.ok()) return Fail("train", trainer.error());
+  const NativeReport native =
+      MakeNativeReport(inputs->name, trainer->plan().largest(), trainer->options(),
+                       trainer->plan().arena_size(), inputs->assumptions);
+  const PlanDetail detail = command.by_module ? PlanDetail::kModules : PlanDetail::kSummary;
+  if (command.dry_run) {
+    return Print(command.json ? PlanJson(native.report) : PlanText(native.report, detail, style));
+  }
+  if (!command.json) Print(PlanText(native.report, detail, style) + "\n");
+
+  Trainer::Origin origin{.weights = inputs->weights, .files = inputs->files};
+  if (command.resume) {
+    origin.checkpoint = *command.resume;
+    if (origin.checkpoint.empty()) {
+      const auto last = engine::LastCheckpoint(command.train.output_dir);
+      if (!last) {
+        return Fail("train", Error::BadInput(Format("{} has no checkpoint to resume from",
+                                                    command.train.output_dir.string())));
+      }
+      origin.checkpoint = *last;
+    }
+  }
+  if (const Status status = trainer->Start(origin); !status.ok()) {
+    return Fail("train", status.error());
+  }
+  const InterruptScope scope;
+  Result<TrainProgress> progress =
+      TrainProgress::Create({.max_steps = trainer->max_steps(),
+                             .logging_steps = command.train.logging_steps,
+                             .arena = trainer->plan().arena_size(),
+                             .to_stderr = command.json,
+                             .log = command.log});
+  if (!progress.ok()) return Fail("train", progress.error());
+  if (!trainer->newly_initialised().empty()) {
+    Warn("train",
+         Format("not in the checkpoint, and initialised: {} and {} more",
+                trainer->newly_initialised().front(), trainer->newly_initialised().size() - 1));
+  }
+  const Result<engine::TrainResult> result = trainer->Run(*progress);
+  if (!result.ok()) return Fail("train", result.error());
+  return Finish(command, *result, native, *trainer, *progress, style);
+}
+
+}  // namespace
+
+ExitCode RunTrain(std::span<const std::string> words) {
+  const Result<Arguments> arguments = ParseArguments(TrainSyntax(), words);
+  if (!arguments.ok()) return Fail("train", arguments.error());
+  if (arguments->wants_help()) return Print(HelpText(TrainSyntax()));
+  const Result<TextStyle> style = StyleOf(*arguments);
+  if (!style.ok()) return Fail("train", style.error());
+  Result<TrainCommand> command = ReadTrainCommand(*arguments);
+  if (!command.ok()) return Fail("train", command.error());
+  return Train(std::move(*command), *style);
+}
+
+}  // namespace headroom::cli

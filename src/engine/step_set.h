@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StepSet: the plans of a run whose batches have several lengths, in one arena.
+//
+//   shape 512   train ─┐ weights, gradients and states lie in the same bytes for all;
+//   shape 256   train  ├ activations above them, as high as the highest plan needs
+//   shape 512   eval  ─┘
+//
+// The arena's size is known before anything is allocated. The largest training plan decides it, or
+// an evaluation that needs more.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "engine/data/batches.h"
+#include "engine/executor.h"
+#include "engine/native_step.h"
+#include "engine/train_options.h"
+
+namespace headroom::engine {
+
+class StepSet {
+ public:
+  // Plans training for each shape, and evaluation as well when `evaluates`. REQUIRES: shapes are
+  // ascending and not none.
+  static Result<StepSet> Plan(const ModelConfig& config, const TrainOptions& options,
+                              const std::vector<BatchShape>& shapes, bool evaluates);
+
+  // The plan of the largest shape.
+  const NativeStep& largest() const { return *train_.back(); }
+  Bytes arena_size() const;
+
+  // Allocates the arena and makes executors; constants are filled.
+  Status Allocate();
+  std::span<std::byte> arena() const { return arena_.bytes(); }
+
+  // Of a batch's shape. REQUIRES: Allocate() succeeded, and the shape is one of the plan's.
+  const Executor& train(const Batch& batch) const { return *train_executors_[Find(batch)]; }
+  const ModelGraph& train_model(const Batch& batch) const { return train_[Find(batch)]->model; }
+  const Executor& eval(const Batch& batch) const { return *eval_executors_[Find(batch)]; }
+  const ModelGraph& eval_model(const Batch& batch) const { return eval_[Find(batch)]->model; }
+  // Of the largest shape: for weights and optimizer.
+  const Executor& executor() const { return *train_executors_.back(); }
+  const ModelGraph& model() const { return train_.back()->model; }
+
+ private:
+  size_t Find(const Batch& batch) const;
+
+  std::vector<BatchShape> shapes_;
+  std::vector<std::unique_ptr<NativeStep>> train_;
+  std::vector<std::unique_ptr<NativeStep>> eval_;
+  HostArena arena_;
+  std::vector<std::unique_ptr<Executor>> train_executors_;
+  std::vector<std::unique_ptr<Executor>> eval_executors_;
+};
+
+// Copies a batch into a graph's inputs; rows that the batch lacks are padding without targets.
+void FillInputs(const ModelGraph& model, const Executor& executor, const Batch& batch,
+                int32_t pad_id);
+
+}  // namespace headroom::engine
