@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "engine/step_set.h"
 #include "graph/memory_plan.h"
 
 namespace headroom::cli {
@@ -28,12 +29,57 @@ std::vector<std::string> Parts(const engine::TrainOptions& options) {
   return parts;
 }
 
+// What the native engine has of a recipe. The first that it has not is an error.
+Result<engine::TrainOptions> OptionsOf(const Recipe& recipe) {
+  const auto refuse = [](std::string_view what) {
+    return Error::Unsupported(
+        Format("the native engine has no {}: leave out --engine native", what));
+  };
+  if (recipe.driver == Driver::kGenerate) return refuse("generation");
+  if (recipe.lora) return refuse("LoRA");
+  if (recipe.quantization.kind != Quantization::Kind::kNone) return refuse("quantised weights");
+  if (recipe.sft_trainer) return refuse("SFTTrainer");
+  if (recipe.parallel != Parallel{}) return refuse("several GPUs");
+  engine::TrainOptions options;
+  options.task = recipe.task;
+  options.per_device_train_batch_size = recipe.per_device_train_batch_size;
+  options.gradient_accumulation_steps = recipe.gradient_accumulation_steps;
+  options.sequence_length = recipe.sequence_length;
+  options.precision = recipe.precision;
+  options.max_grad_norm = recipe.max_grad_norm;
+  if (recipe.task == Task::kSeq2SeqLm) {
+    options.target_sequence_length =
+        recipe.target_sequence_length > 0 ? recipe.target_sequence_length : recipe.sequence_length;
+  }
+  if (recipe.gradient_checkpointing) options.recompute = graph::Recompute::kBlock;
+  options.lean = recipe.weights_dtype && IsHalf(*recipe.weights_dtype);
+  if (options.lean && options.precision != Precision::kBf16) {
+    return refuse("16-bit weights but with --bf16");
+  }
+  switch (recipe.optim) {
+    case Optim::kAdamWTorch:
+    case Optim::kAdamWTorchFused:
+      return options;
+    case Optim::kAdam:
+      options.optimizer.kind = graph::OptimizerKind::kAdam;
+      return options;
+    case Optim::kSgd:
+      options.optimizer.kind = graph::OptimizerKind::kSgd;
+      return options;
+    case Optim::kAdamW8bit:
+      options.optimizer.eight_bit = true;
+      return options;
+    default:
+      return refuse(Name(recipe.optim));
+  }
+}
+
 }  // namespace
 
-NativeReport MakeNativeReport(const std::string& model, const engine::NativeStep& step,
-                              const engine::TrainOptions& options, Bytes arena,
-                              std::vector<std::string> assumptions) {
-  NativeReport result;
+Plan MakeNativeReport(const std::string& model, const engine::NativeStep& step,
+                      const engine::TrainOptions& options, Bytes arena,
+                      std::vector<std::string> assumptions) {
+  Plan result;
   result.ledger = LedgerOf(step.graph(), step.plan);
   // Evaluation may need more than training.
   result.ledger.ChangeReserved(arena - step.plan.size);
@@ -48,6 +94,32 @@ NativeReport MakeNativeReport(const std::string& model, const engine::NativeStep
   header.native = NativePlan{.device = "cpu", .lower_bound = step.plan.lower_bound};
   result.report = BuildPlanReport(result.ledger, std::move(header));
   return result;
+}
+
+Result<Plan> MakeNativePlan(const PlanOptions& options) {
+  HEADROOM_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(options.model));
+  const Decided decided = Decide(options, model.config);
+  HEADROOM_ASSIGN_OR_RETURN(const engine::TrainOptions train, OptionsOf(decided.recipe));
+  Result<engine::NativeStep> step = PlanTrainingStep(
+      model.config, NativeOptionsOf(train, train.sequence_length, train.target_sequence_length));
+  if (!step.ok()) return step.error().In(model.origin);
+  std::vector<std::string> assumptions = decided.assumptions;
+  // What concerns PyTorch's process alone.
+  std::erase_if(assumptions, [](const std::string& line) {
+    return line.starts_with("CUDA context") || line.starts_with("TrainingArguments' defaults");
+  });
+  Plan plan = MakeNativeReport(model.name, *step, train, step->plan.size, std::move(assumptions));
+  plan.report.header.warnings = decided.warnings;
+  if (const std::optional<Budget> budget = BudgetOf(options)) {
+    plan.report.header.verdict = Verdict{.fits = step->plan.size <= budget->memory,
+                                         .tight = false,
+                                         .gpu = budget->gpu,
+                                         .memory = budget->memory,
+                                         .cap = budget->memory,
+                                         .needed = step->plan.size,
+                                         .failure = std::nullopt};
+  }
+  return plan;
 }
 
 }  // namespace headroom::cli

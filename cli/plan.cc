@@ -7,6 +7,7 @@
 #include "command.h"
 #include "ledger/ledger_json.h"
 #include "lengths.h"
+#include "make_native.h"
 #include "make_plan.h"
 #include "output.h"
 #include "parameters_only.h"
@@ -22,7 +23,8 @@ namespace headroom::cli {
 namespace {
 
 Result<Plan> MakeAndSave(const PlanOptions& options) {
-  HEADROOM_ASSIGN_OR_RETURN(Plan plan, MakePlan(options));
+  HEADROOM_ASSIGN_OR_RETURN(Plan plan,
+                            options.native ? MakeNativePlan(options) : MakePlan(options));
   if (!options.ledger_path.empty()) {
     HEADROOM_RETURN_IF_ERROR(WriteFile(options.ledger_path, ToJson(plan.ledger)));
   }

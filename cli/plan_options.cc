@@ -77,6 +77,8 @@ constexpr Flag kPlatformFlags[] = {
     {"--transformers-version", Takes::kValue, "V", "default 5.17.0, likewise"},
 };
 constexpr Flag kOutputFlags[] = {
+    {"--engine", Takes::kValue, "NAME",
+     "pytorch (default), or native: the plan that headroom train would keep"},
     {"--by-module", Takes::kNothing, "", "also the tree of modules, with bytes by component"},
     {"--json", Takes::kNothing, "", "one JSON object, sizes in bytes"},
     {"--html", Takes::kValue, "FILE", "write the report as a page for a browser"},
@@ -344,6 +346,11 @@ Result<PlanOptions> ReadPlanOptions(const Arguments& arguments, std::string_view
   }
   HEADROOM_ASSIGN_OR_RETURN(PlanOptions options,
                             ReadRecipeOptions(arguments, arguments.positional()));
+  const std::string engine = arguments.Value("--engine").value_or("pytorch");
+  if (engine != "pytorch" && engine != "native") {
+    return Error::BadInput(Format("--engine {}: unknown: choose pytorch or native", engine));
+  }
+  options.native = engine == "native";
   options.json = arguments.Has("--json");
   options.by_module = arguments.Has("--by-module");
   options.html_path = arguments.Value("--html").value_or("");

@@ -46,6 +46,7 @@ struct PlanOptions {
 
   ParallelOptions parallel;
 
+  bool native = false;  // --engine native: the engine's own plan
   bool json = false;
   bool by_module = false;
   std::string html_path;      // empty: no page is written

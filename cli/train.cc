@@ -62,7 +62,7 @@ Result<std::optional<DoesNotFit>> KeepBudget(TrainCommand& command, TrainInputs&
   return std::optional(DoesNotFit{std::move(message)});
 }
 
-TrainSummary SummaryOf(const engine::TrainResult& result, const NativeReport& native,
+TrainSummary SummaryOf(const engine::TrainResult& result, const Plan& native,
                        const Trainer& trainer) {
   TrainSummary summary;
   summary.steps = result.steps;
@@ -88,9 +88,8 @@ TrainSummary SummaryOf(const engine::TrainResult& result, const NativeReport& na
   return summary;
 }
 
-ExitCode Finish(const TrainCommand& command, const engine::TrainResult& result,
-                const NativeReport& native, const Trainer& trainer, const TrainProgress& progress,
-                const TextStyle& style) {
+ExitCode Finish(const TrainCommand& command, const engine::TrainResult& result, const Plan& native,
+                const Trainer& trainer, const TrainProgress& progress, const TextStyle& style) {
   const TrainSummary summary = SummaryOf(result, native, trainer);
   const ExitCode code = result.interrupted ? ExitCode::kInterrupted : ExitCode::kOk;
   if (!command.html.empty()) {
@@ -123,9 +122,8 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   }
   Result<Trainer> trainer = Trainer::Create(inputs->config, command.train, std::move(inputs->data));
   if (!trainer.ok()) return Fail("train", trainer.error());
-  const NativeReport native =
-      MakeNativeReport(inputs->name, trainer->plan().largest(), trainer->options(),
-                       trainer->plan().arena_size(), inputs->assumptions);
+  const Plan native = MakeNativeReport(inputs->name, trainer->plan().largest(), trainer->options(),
+                                       trainer->plan().arena_size(), inputs->assumptions);
   const PlanDetail detail = command.by_module ? PlanDetail::kModules : PlanDetail::kSummary;
   if (command.dry_run) {
     return Print(command.json ? PlanJson(native.report) : PlanText(native.report, detail, style));
