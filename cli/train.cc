@@ -2,7 +2,12 @@
 //
 // headroom train: the plan, then the run that keeps it.
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "base/file.h"
@@ -24,6 +29,18 @@ namespace headroom::cli {
 namespace {
 
 using engine::Trainer;
+
+// What the system can give without swapping: MemAvailable of /proc/meminfo.
+std::optional<Bytes> AvailableMemory() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  int64_t kib = 0;
+  while (file >> key >> kib) {
+    if (key == "MemAvailable:") return KiB(kib);
+    file.ignore(64, '\n');
+  }
+  return std::nullopt;
+}
 
 // Over its budget, whatever it changes.
 struct DoesNotFit {
@@ -88,6 +105,22 @@ TrainSummary SummaryOf(const engine::TrainResult& result, const Plan& native,
   return summary;
 }
 
+// Beside each other: what was given, what the data has, what the model writes.
+std::string SamplesText(const Trainer& trainer, const engine::Tokenizer& tokenizer,
+                        const TextStyle& style) {
+  std::string out;
+  const bool both = trainer.options().task == Task::kSeq2SeqLm;
+  for (const Trainer::Sample& sample : trainer.Samples()) {
+    std::vector<int32_t> expected = sample.expected;
+    std::erase_if(expected, [](int32_t id) { return id < 0; });
+    out +=
+        '\n' + Paragraph(style, both ? "  source  " : "  text    ", tokenizer.Decode(sample.given));
+    out += Paragraph(style, both ? "  target  " : "  goes on ", tokenizer.Decode(expected));
+    out += Paragraph(style, "  model   ", tokenizer.Decode(sample.written));
+  }
+  return out;
+}
+
 ExitCode Finish(const TrainCommand& command, const engine::TrainResult& result, const Plan& native,
                 const Trainer& trainer, const TrainProgress& progress, const TextStyle& style) {
   const TrainSummary summary = SummaryOf(result, native, trainer);
@@ -110,6 +143,23 @@ ExitCode Finish(const TrainCommand& command, const engine::TrainResult& result, 
   return Print(command.json ? TrainJson(native.report, summary) : TrainText(summary, style), code);
 }
 
+// What would stop the run later: a folder that cannot be written, more memory than is free.
+Status CheckMachine(const TrainCommand& command, Bytes arena) {
+  const std::filesystem::path& folder = command.train.output_dir;
+  std::error_code failure;
+  if (!folder.empty()) {
+    std::filesystem::create_directories(folder, failure);
+    if (failure || access(folder.c_str(), W_OK) != 0) {
+      return Error::BadInput(Format("--output-dir {}: cannot be written", folder.string()));
+    }
+  }
+  const std::optional<Bytes> available = AvailableMemory();
+  if (!available || arena <= *available) return {};
+  return Error::BadInput(Format(
+      "the arena of {} is more than the {} that this machine has free: add --memory-budget {}",
+      FormatBytes(arena), FormatBytes(*available), FormatBytes(*available)));
+}
+
 ExitCode Train(TrainCommand command, const TextStyle& style) {
   Result<TrainInputs> inputs = ReadTrainInputs(command);
   if (!inputs.ok()) return Fail("train", inputs.error());
@@ -130,6 +180,9 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   }
   if (!command.json) Print(PlanText(native.report, detail, style) + "\n");
 
+  if (const Status status = CheckMachine(command, trainer->plan().arena_size()); !status.ok()) {
+    return Fail("train", status.error());
+  }
   Trainer::Origin origin{.weights = inputs->weights, .files = inputs->files};
   if (command.resume) {
     origin.checkpoint = *command.resume;
@@ -160,6 +213,9 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   }
   const Result<engine::TrainResult> result = trainer->Run(*progress);
   if (!result.ok()) return Fail("train", result.error());
+  if (command.train.samples > 0 && inputs->tokenizer && !result->interrupted && !command.json) {
+    Print(SamplesText(*trainer, *inputs->tokenizer, style));
+  }
   return Finish(command, *result, native, *trainer, *progress, style);
 }
 

@@ -185,6 +185,9 @@ class InputReader {
 
   Status ReadExamples() {
     inputs_->data.pad_id = PadId();
+    if (inputs_->tokenizer && inputs_->tokenizer->special().eos) {
+      inputs_->data.end_id = *inputs_->tokenizer->special().eos;
+    }
     if (command_.synthetic) {
       inputs_->data.train = Synthetic(command_.dataset_rows, command_.train.seed);
       return {};

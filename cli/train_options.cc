@@ -88,6 +88,8 @@ constexpr Flag kRunFlags[] = {
     {"--args", Takes::kValue, "FILE", "TrainingArguments as JSON or YAML; flags win"},
     {"--dry-run", Takes::kNothing, "", "prints the plan and stops"},
     {"--by-module", Takes::kNothing, "", "also the tree of modules, with bytes by component"},
+    {"--samples", Takes::kValue, "N",
+     "show what the trained language model writes for N validation examples"},
     {"--log", Takes::kValue, "FILE", "every step as a line of .csv or .jsonl"},
     {"--html", Takes::kValue, "FILE", "the plan and the curves of the run as a page"},
     {"--json", Takes::kNothing, "", "one JSON object at the end; progress goes to stderr"},
@@ -316,6 +318,7 @@ Status ReadRun(const Arguments& arguments, const Values& values, TrainCommand& c
         "--resume-from-checkpoint without a folder takes the newest checkpoint of --output-dir: "
         "add that");
   }
+  HEADROOM_RETURN_IF_ERROR(values.Count("--samples", "", {1, 64}, command.train.samples));
   command.from_scratch = arguments.Has("--from-scratch");
   command.dry_run = arguments.Has("--dry-run");
   command.json = arguments.Has("--json");

@@ -87,7 +87,8 @@ Result<BudgetAnswer> FitBudget(const ModelConfig& config, const TrainOptions& op
   }
   const auto also = [&](const std::string& flag, TrainOptions other) -> Status {
     HEADROOM_ASSIGN_OR_RETURN(const Bytes arena, ArenaOf(config, other, shapes, evaluates));
-    if (arena < answer.smallest.arena) answer.other.emplace_back(flag, arena);
+    const Bytes best = answer.other.empty() ? answer.smallest.arena : answer.other.back().second;
+    if (arena < best) answer.other.emplace_back(flag, arena);
     return {};
   };
   TrainOptions other = answer.smallest.options;

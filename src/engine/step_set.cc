@@ -74,13 +74,21 @@ Result<StepSet> StepSet::Plan(const ModelConfig& config, const TrainOptions& opt
     HEADROOM_ASSIGN_OR_RETURN(NativeStep step, PlanForwardBeside(config, native(shapes[i]), owner));
     set.eval_.push_back(std::make_unique<NativeStep>(std::move(step)));
   }
+  if (options.samples > 0) {
+    NativeOptions decode = native(shapes.back());
+    decode.model.head = Head::kNextToken;
+    decode.model.rows.batch = options.samples;
+    HEADROOM_ASSIGN_OR_RETURN(NativeStep step, PlanForwardBeside(config, decode, owner));
+    set.decode_.push_back(std::make_unique<NativeStep>(std::move(step)));
+  }
   return set;
 }
 
 Bytes StepSet::arena_size() const {
   Bytes size;
-  for (const auto& step : train_) size = std::max(size, step->plan.size);
-  for (const auto& step : eval_) size = std::max(size, step->plan.size);
+  for (const auto* steps : {&train_, &eval_, &decode_}) {
+    for (const auto& step : *steps) size = std::max(size, step->plan.size);
+  }
   return size;
 }
 
@@ -94,6 +102,7 @@ Status StepSet::Allocate() {
   };
   executors(train_, train_executors_);
   executors(eval_, eval_executors_);
+  executors(decode_, decode_executors_);
   FillConstants(largest(), executor());
   return {};
 }

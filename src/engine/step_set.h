@@ -25,6 +25,7 @@ class StepSet {
  public:
   // Plans training for each shape, and evaluation as well when `evaluates`. REQUIRES: shapes are
   // ascending and not none.
+  // With options.samples it plans decoding so many rows of the largest shape, too.
   static Result<StepSet> Plan(const ModelConfig& config, const TrainOptions& options,
                               const std::vector<BatchShape>& shapes, bool evaluates);
 
@@ -41,6 +42,9 @@ class StepSet {
   const ModelGraph& train_model(const Batch& batch) const { return train_[Find(batch)]->model; }
   const Executor& eval(const Batch& batch) const { return *eval_executors_[Find(batch)]; }
   const ModelGraph& eval_model(const Batch& batch) const { return eval_[Find(batch)]->model; }
+  // REQUIRES: options.samples > 0.
+  const Executor& decode() const { return *decode_executors_.front(); }
+  const ModelGraph& decode_model() const { return decode_.front()->model; }
   // Of the largest shape: for weights and optimizer.
   const Executor& executor() const { return *train_executors_.back(); }
   const ModelGraph& model() const { return train_.back()->model; }
@@ -51,9 +55,11 @@ class StepSet {
   std::vector<BatchShape> shapes_;
   std::vector<std::unique_ptr<NativeStep>> train_;
   std::vector<std::unique_ptr<NativeStep>> eval_;
+  std::vector<std::unique_ptr<NativeStep>> decode_;
   HostArena arena_;
   std::vector<std::unique_ptr<Executor>> train_executors_;
   std::vector<std::unique_ptr<Executor>> eval_executors_;
+  std::vector<std::unique_ptr<Executor>> decode_executors_;
 };
 
 // Copies a batch into a graph's inputs; rows that the batch lacks are padding without targets.

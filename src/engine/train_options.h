@@ -45,6 +45,7 @@ struct TrainOptions {
   int64_t eval_steps = 0;            // 0: at the end
   int64_t save_steps = 0;            // 0: at the end
   int64_t save_total_limit = 0;      // 0: all are kept
+  int64_t samples = 0;               // that a language model writes at the end
   std::filesystem::path output_dir;  // empty: nothing is written
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/format.h"
+#include "engine/decoder.h"
 #include "engine/files/safetensors_file.h"
 #include "engine/files/weights.h"
 #include "engine/find_bad_tensor.h"
@@ -272,6 +273,32 @@ Result<EvalReport> Trainer::Evaluate() {
   }
   report.seconds = SecondsSince(start);
   return report;
+}
+
+std::vector<Trainer::Sample> Trainer::Samples() const {
+  const Dataset& data = data_->evaluation.size() > 0 ? data_->evaluation : data_->train;
+  const bool both = options_.task == Task::kSeq2SeqLm;
+  std::vector<Sample> samples;
+  std::vector<std::vector<int32_t>> rows;
+  DecodeOptions decode{.pad_id = data_->pad_id, .end_id = data_->end_id};
+  for (int64_t i = 0; i < std::min(options_.samples, data.size()); ++i) {
+    const Example& example = data[i];
+    Sample sample;
+    if (both) {
+      decode.start_id = example.decoder_ids.front();
+      sample.given = example.ids;
+      sample.expected = example.labels;
+    } else {
+      const auto half = static_cast<std::ptrdiff_t>((example.ids.size() + 1) / 2);
+      sample.given.assign(example.ids.begin(), example.ids.begin() + half);
+      sample.expected.assign(example.ids.begin() + half, example.ids.end());
+    }
+    rows.push_back(sample.given);
+    samples.push_back(std::move(sample));
+  }
+  const auto written = GreedyDecode(steps_->decode_model(), steps_->decode(), rows, decode);
+  for (size_t i = 0; i < samples.size(); ++i) samples[i].written = written[i];
+  return samples;
 }
 
 Result<TrainResult> Trainer::Run(TrainObserver& observer) {

@@ -32,7 +32,8 @@ struct TrainData {
   Dataset train;
   Dataset evaluation;  // none: no evaluation
   int32_t pad_id = 0;
-  Masking masking;  // of masked language models
+  int32_t end_id = -1;  // ends what is decoded; -1: nothing does
+  Masking masking;      // of masked language models
 };
 
 struct StepReport {
@@ -107,6 +108,15 @@ class Trainer {
   Result<TrainResult> Run(TrainObserver& observer);
 
   Result<EvalReport> Evaluate();
+
+  // What a language model writes for the first `options().samples` examples of the validation data
+  // (of the training data where there is none): the source, or the first half of a text.
+  struct Sample {
+    std::vector<int32_t> given;
+    std::vector<int32_t> expected;
+    std::vector<int32_t> written;
+  };
+  std::vector<Sample> Samples() const;
   const StepSet& steps() const { return *steps_; }
   // Parameters that a checkpoint lacked and that were initialised.
   const std::vector<std::string>& newly_initialised() const { return newly_initialised_; }
