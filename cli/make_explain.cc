@@ -255,10 +255,10 @@ Result<StudiedSnapshot> StudySnapshot(observe::Snapshot snapshot, const std::str
   if (!played.ok()) return played.error().In(origin);
   observe::Replay replay = std::move(played).value();
   observe::Classification classes = observe::Classify(snapshot, replay, sizes);
-  // Before the ledger, which is the largest of all: what this takes is free again by then.
-  std::vector<observe::Growth> growth = observe::FindGrowth(replay, classes);
   // All that is asked of events from here on stands in the replay.
   snapshot.events = observe::EventTable();
+  // Before the ledger: what this takes is free again by then.
+  std::vector<observe::Growth> growth = observe::FindGrowth(replay, classes);
   Ledger ledger = observe::BuildLedger(snapshot, replay, classes);
   return StudiedSnapshot{std::move(snapshot), std::move(replay), std::move(classes),
                          std::move(growth),   std::move(ledger), std::move(name),

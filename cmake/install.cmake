@@ -15,7 +15,7 @@ function(headroom_install COMPONENT)
 endfunction()
 
 headroom_install(base bytes.h check.h dtype.h file.h nearest.h result.h shape.h)
-headroom_install(ledger component.h ledger.h ledger_json.h)
+headroom_install(ledger component.h event_log.h ledger.h ledger_json.h)
 headroom_install(model catalogue.h config.h locate.h lora_config.h parallel.h parameter_table.h
   recipe.h safetensors.h training_arguments.h)
 headroom_install(predict allocation_trace.h allocator_options.h op_observer.h predict.h)
@@ -24,7 +24,7 @@ headroom_install(graph arena.h builder.h gradients.h graph.h lifetimes.h memory_
   precision.h recompute.h reuse.h verify.h)
 headroom_install(observe classify.h event_table.h frame_facts.h holders.h nvml.h oom_message.h
   phases.h process_table.h recording.h replay.h snapshot.h stack_class.h stack_table.h
-  string_table.h training_args.h)
+  string_table.h time_column.h training_args.h)
 headroom_install(report chart_text.h diff_page.h diff_report.h explain_page.h explain_report.h
   explain_text.h fit_report.h html_report.h json.h module_tree.h oom_report.h ops_report.h
   parameters_report.h plan_page.h plan_report.h plan_text.h score_report.h score_text.h snapshot_export.h text.h)

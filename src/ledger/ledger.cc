@@ -12,7 +12,7 @@ namespace {
 // Calls visit(position, event, live components so far) for every event up to and including `last`.
 // `block_event` finds a block's kAlloc, which alone knows what Reclassify made of it.
 template <typename Visit>
-void Fold(std::span<const MemoryEvent> events, std::span<const uint32_t> block_event, size_t last,
+void Fold(const EventLog& events, std::span<const uint32_t> block_event, size_t last,
           const Visit& visit) {
   ComponentBytes live{};
   Bytes reserved;
@@ -70,7 +70,7 @@ BlockId Ledger::Alloc(Bytes bytes, Component component, Kind kind, ModuleId modu
                  "cache and context are derived, never allocated");
   const BlockId block{static_cast<uint32_t>(block_event_.size())};
   block_event_.push_back(static_cast<uint32_t>(events_.size()));
-  events_.push_back({bytes.count(), block, module, op, MemoryEvent::Type::kAlloc, component, kind});
+  events_.Add({bytes.count(), block, module, op, MemoryEvent::Type::kAlloc, component, kind});
   allocated_ += bytes;
   phase_peak_ = std::max(phase_peak_, allocated_);
   if (allocated_ > peak_allocated_) {
@@ -81,18 +81,17 @@ BlockId Ledger::Alloc(Bytes bytes, Component component, Kind kind, ModuleId modu
 }
 
 void Ledger::Free(BlockId block) {
-  MemoryEvent event = events_[block_event_[static_cast<size_t>(block)]];
-  HEADROOM_CHECK(event.block == block, "unknown block");
-  event.type = MemoryEvent::Type::kFree;
-  events_.push_back(event);
-  allocated_ -= Bytes(event.bytes);
+  HEADROOM_CHECK(static_cast<size_t>(block) < block_event_.size(), "unknown block");
+  const size_t born = block_event_[static_cast<size_t>(block)];
+  events_.AddFree(born);
+  allocated_ -= Bytes(events_[born].bytes);
 }
 
 void Ledger::ChangeReserved(Bytes change) {
   MemoryEvent event;
   event.type = MemoryEvent::Type::kReserve;
   event.bytes = change.count();
-  events_.push_back(event);
+  events_.Add(event);
   reserved_ += change;
   peak_reserved_ = std::max(peak_reserved_, reserved_);
 }
@@ -102,14 +101,12 @@ void Ledger::Mark(std::string_view name, int step) {
   event.type = MemoryEvent::Type::kMark;
   event.block = BlockId(static_cast<uint32_t>(marks_.size()));
   marks_.push_back({std::string(name), step, events_.size(), allocated_, phase_peak_, reserved_});
-  events_.push_back(event);
+  events_.Add(event);
   phase_peak_ = allocated_;
 }
 
 void Ledger::Reclassify(BlockId block, Component component, Kind kind) {
-  MemoryEvent& event = events_[block_event_[static_cast<size_t>(block)]];
-  event.component = component;
-  event.kind = kind;
+  events_.Reclassify(block_event_[static_cast<size_t>(block)], component, kind);
 }
 
 void Ledger::SetContext(std::vector<ContextPart> parts) { context_ = std::move(parts); }

@@ -23,29 +23,9 @@
 
 #include "base/bytes.h"
 #include "ledger/component.h"
+#include "ledger/event_log.h"
 
 namespace headroom {
-
-// Positions in the ledger's tables; strong types so that they cannot be mixed up.
-enum class BlockId : uint32_t {};
-enum class ModuleId : uint32_t {};  // 0 is "", the model as a whole
-enum class OpId : uint16_t {};      // 0 is "", no operation known
-
-struct MemoryEvent {
-  enum class Type : uint8_t {
-    kAlloc,    // `block` comes alive with `bytes`
-    kFree,     // `block` dies; `bytes` as allocated
-    kReserve,  // the allocator takes (+) or gives back (-) `bytes` from the device
-    kMark,     // a phase ends here; `block` is the position in Ledger::marks()
-  };
-  int64_t bytes = 0;
-  BlockId block{};
-  ModuleId module{};
-  OpId op{};
-  Type type = Type::kAlloc;
-  Component component = Component::kActivations;
-  Kind kind = Kind::kOther;
-};
 
 // The end of a phase, as hf_memory.jsonl writes it: `name` is train_begin, step_begin,
 // forward_begin, forward_end, substep_end, backward_end, optimizer_end or step_end.
@@ -85,7 +65,7 @@ class Ledger {
   ModuleId InternModule(std::string_view path);
   OpId InternOp(std::string_view name);
 
-  void Reserve(size_t events) { events_.reserve(events); }
+  void Reserve(size_t events) { events_.Reserve(events); }
   // Returns the new block's id. REQUIRES: bytes >= 0 and component < kCache.
   BlockId Alloc(Bytes bytes, Component component, Kind kind, ModuleId module, OpId op);
   // REQUIRES: `block` is live.
@@ -102,7 +82,7 @@ class Ledger {
 
   // ---- Reading ----
 
-  std::span<const MemoryEvent> events() const { return events_; }
+  const EventLog& events() const { return events_; }
   std::span<const PhaseMark> marks() const { return marks_; }
   std::span<const ContextPart> context_parts() const { return context_; }
   const std::string& ModulePath(ModuleId id) const { return modules_[static_cast<size_t>(id)]; }
@@ -130,7 +110,7 @@ class Ledger {
   std::vector<ComponentBytes> ComponentsAtMarks() const;
 
  private:
-  std::vector<MemoryEvent> events_;
+  EventLog events_;
   std::vector<uint32_t> block_event_;  // BlockId -> position of its kAlloc
   std::vector<PhaseMark> marks_;
   std::vector<std::string> modules_;

@@ -63,10 +63,11 @@ class Writer {
   std::string out_;
 };
 
-std::vector<const MemoryEvent*> Blocks(const Ledger& ledger) {
-  std::vector<const MemoryEvent*> blocks;
+// Where every block is allocated.
+std::vector<MemoryEvent> Blocks(const Ledger& ledger) {
+  std::vector<MemoryEvent> blocks;
   for (const MemoryEvent& event : ledger.events()) {
-    if (event.type == Type::kAlloc) blocks.push_back(&event);
+    if (event.type == Type::kAlloc) blocks.push_back(event);
   }
   return blocks;
 }
@@ -100,16 +101,16 @@ void WriteTables(const Ledger& ledger, Writer& out) {
 }
 
 void WriteStream(const Ledger& ledger, Writer& out) {
-  const std::vector<const MemoryEvent*> blocks = Blocks(ledger);
-  using Block = const MemoryEvent*;
+  const std::vector<MemoryEvent> blocks = Blocks(ledger);
+  using Block = MemoryEvent;
   out.Raw("\"blocks\":{");
-  out.Column("component", blocks, [](Block b) { return static_cast<int>(b->component); });
+  out.Column("component", blocks, [](const Block& b) { return static_cast<int>(b.component); });
   out.Raw(",");
-  out.Column("kind", blocks, [](Block b) { return static_cast<int>(b->kind); });
+  out.Column("kind", blocks, [](const Block& b) { return static_cast<int>(b.kind); });
   out.Raw(",");
-  out.Column("module", blocks, [](Block b) { return static_cast<uint32_t>(b->module); });
+  out.Column("module", blocks, [](const Block& b) { return static_cast<uint32_t>(b.module); });
   out.Raw(",");
-  out.Column("op", blocks, [](Block b) { return static_cast<uint32_t>(b->op); });
+  out.Column("op", blocks, [](const Block& b) { return static_cast<uint32_t>(b.op); });
   out.Raw("},\n\"events\":{");
   out.Key("type");
   std::string types = "\"";

@@ -23,12 +23,12 @@ EventTable::EventTable() : slots_(1024, 0) {}
 
 void EventTable::Reserve(size_t events) {
   numbers_.reserve(events);
-  times_.reserve(events);
+  times_.Reserve(events);
 }
 
 void EventTable::Add(const Event& event, uint64_t time_us) {
   numbers_.push_back(Number(event));
-  times_.push_back(time_us);
+  times_.Add(time_us);
 }
 
 uint32_t EventTable::Number(const Event& event) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "observe/stack_table.h"
+#include "observe/time_column.h"
 
 namespace headroom::observe {
 
@@ -52,13 +53,13 @@ class EventTable {
   void Add(const Event& event, uint64_t time_us);
   // Changes an event. REQUIRES: at < count().
   void Set(size_t at, const Event& event) { numbers_[at] = Number(event); }
-  void SetTime(size_t at, uint64_t time_us) { times_[at] = time_us; }
+  void SetTime(size_t at, uint64_t time_us) { times_.Set(at, time_us); }
 
   size_t count() const { return numbers_.size(); }
   // Valid until the next change.
   const Event& operator[](size_t at) const { return distinct_[numbers_[at]]; }
   // One an event, in microseconds, ascending in sound files; 0 where the file has none.
-  std::span<const uint64_t> times() const { return times_; }
+  const TimeColumn& times() const { return times_; }
   // Every event that there is, or was before it was changed.
   std::span<const Event> distinct() const { return distinct_; }
 
@@ -67,7 +68,7 @@ class EventTable {
   void Grow();
 
   std::vector<uint32_t> numbers_;
-  std::vector<uint64_t> times_;
+  TimeColumn times_;
   std::vector<Event> distinct_;
   std::vector<uint32_t> slots_;  // open addressing: position in distinct_ + 1, or 0
 };

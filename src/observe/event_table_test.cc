@@ -39,6 +39,31 @@ TEST(EventTable, GivesBackWhatWasAddedAndChanged) {
   }
 }
 
+TEST(TimeColumn, GivesBackTimesThatJump) {
+  constexpr uint64_t kNow = 1'700'000'000'000'000;
+  for (const uint64_t jump : {uint64_t{13}, uint64_t{1} << 31, uint64_t{1} << 40, ~kNow}) {
+    TimeColumn times;
+    std::vector<uint64_t> expected;
+    for (uint64_t i = 0; i < 5000; ++i) {
+      // A second device's events begin anew, as far back as the first device's lasted.
+      expected.push_back(kNow + i * 17 + (i > 1500 ? jump : 0) - (i > 3000 ? jump : 0));
+      times.Add(expected.back());
+    }
+    times.Set(2047, expected[2047] = 0);
+    ASSERT_EQ(times.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(times[i], expected[i]) << jump << i;
+  }
+}
+
+TEST(TimeColumn, FindsTheFirstThatIsNotBefore) {
+  TimeColumn times;
+  for (const uint64_t time : {10, 20, 20, 30}) times.Add(time);
+  EXPECT_EQ(times.FindFrom(20, 0, 4), 1U);
+  EXPECT_EQ(times.FindFrom(21, 0, 4), 3U);
+  EXPECT_EQ(times.FindFrom(5, 2, 4), 2U);
+  EXPECT_EQ(times.FindFrom(31, 0, 4), 4U);
+}
+
 TEST(EventTable, HoldsEveryDistinctEventOnce) {
   EventTable table;
   for (int step = 0; step < 1000; ++step) {

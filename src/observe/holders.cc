@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/format.h"
+#include "observe/deaths.h"
 
 namespace headroom::observe {
 namespace {
@@ -26,18 +27,16 @@ std::string FrameText(const Snapshot& snapshot, const Frame& frame, bool python)
 // Bytes alive by place while the recording is walked from step end to step end.
 class LiveByPlace {
  public:
-  LiveByPlace(const Replay& replay, const Classification& classes) : replay_(replay) {
+  LiveByPlace(const Replay& replay, const Classification& classes)
+      : replay_(replay), deaths_(replay) {
     std::map<Place, uint32_t> known;
     place_of_.reserve(replay.blocks.size());
-    dying_.assign(replay.events.count, kNone);
     for (size_t i = 0; i < replay.blocks.size(); ++i) {
       const BlockLife& block = replay.blocks[i];
       const Place place{block.stack, classes.blocks[i].component};
       const auto [entry, added] = known.try_emplace(place, static_cast<uint32_t>(places_.size()));
       if (added) places_.push_back(place);
       place_of_.push_back(entry->second);
-      if (block.free_event == kNoEvent) continue;
-      dying_[block.free_event - replay.events.first] = static_cast<uint32_t>(i);
     }
     live_.resize(places_.size());
     for (; born_ < replay.blocks.size() && replay.blocks[born_].from_before(); ++born_) Add(born_);
@@ -47,8 +46,8 @@ class LiveByPlace {
   // Walks on to what is alive before `event`, which must not lie behind.
   void WalkTo(uint32_t event) {
     for (; event_ < event; ++event_) {
-      const uint32_t dead = dying_[event_ - replay_.events.first];
-      if (dead != kNone) live_[place_of_[dead]] -= Bytes(replay_.blocks[dead].bytes);
+      const uint32_t dead = deaths_.At(event_);
+      if (dead != Deaths::kNone) live_[place_of_[dead]] -= Bytes(replay_.blocks[dead].bytes);
       if (born_ < replay_.blocks.size() && replay_.blocks[born_].alloc_event == event_) {
         Add(born_++);
       }
@@ -59,15 +58,14 @@ class LiveByPlace {
   Bytes live(size_t place) const { return live_[place]; }
 
  private:
-  static constexpr uint32_t kNone = kNoEvent;
   void Add(size_t block) { live_[place_of_[block]] += Bytes(replay_.blocks[block].bytes); }
 
   const Replay& replay_;
   std::vector<Place> places_;
   std::vector<uint32_t> place_of_;  // by block
-  std::vector<uint32_t> dying_;     // by event, the block that it frees
-  std::vector<Bytes> live_;         // by place
-  size_t born_ = 0;                 // the next block to come alive
+  Deaths deaths_;
+  std::vector<Bytes> live_;  // by place
+  size_t born_ = 0;          // the next block to come alive
   uint32_t event_ = 0;
 };
 
@@ -144,7 +142,7 @@ std::string DescribeStack(const Snapshot& snapshot, StackId stack, int frames) {
         FactsOf(snapshot.strings.Get(frame.name), snapshot.strings.Get(frame.filename));
     const bool python = Has(facts, FrameFact::kPython);
     int& count = python ? python_frames : cpp_frames;
-    if (!IsWorthReading(facts) || count >= frames) continue;
+    if (!IsWorthReading(facts) || count >= frames || frame.name == StringId()) continue;
     std::string& text = python ? python_text : cpp_text;
     text += (count++ == 0 ? "" : " < ") + FrameText(snapshot, frame, python);
   }

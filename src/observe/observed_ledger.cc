@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "observe/classify.h"
+#include "observe/deaths.h"
 
 namespace headroom::observe {
 namespace {
@@ -24,7 +25,7 @@ class LedgerBuilder {
     if (replay_.start_reserved != Bytes(0)) ledger_.ChangeReserved(replay_.start_reserved);
     size_t next = 0;  // block to be born
     for (; next < replay_.blocks.size() && replay_.blocks[next].from_before(); ++next) Alloc(next);
-    const std::vector<uint32_t> dying = DyingByEvent();
+    Deaths deaths(replay_);
     for (uint32_t event = replay_.events.first; event < replay_.events.end(); ++event) {
       MarkUpTo(event);
       const std::vector<SegmentEvent>& segments = replay_.segments;
@@ -34,7 +35,7 @@ class LedgerBuilder {
         }
       }
       // A contradiction frees the old block with the event that puts a new one in its place.
-      if (const uint32_t dead = dying[event - replay_.events.first]; dead != kNone) {
+      if (const uint32_t dead = deaths.At(event); dead != Deaths::kNone) {
         ledger_.Free(BlockId(dead));
       }
       if (next < replay_.blocks.size() && replay_.blocks[next].alloc_event == event) Alloc(next++);
@@ -59,15 +60,6 @@ class LedgerBuilder {
                    classes_.phases.cuts.size() + 16;
     for (const BlockLife& block : replay_.blocks) count += block.free_event != kNoEvent ? 1 : 0;
     return count;
-  }
-
-  std::vector<uint32_t> DyingByEvent() const {
-    std::vector<uint32_t> dying(replay_.events.count, kNone);
-    for (size_t i = 0; i < replay_.blocks.size(); ++i) {
-      const uint32_t event = replay_.blocks[i].free_event;
-      if (event != kNoEvent) dying[event - replay_.events.first] = static_cast<uint32_t>(i);
-    }
-    return dying;
   }
 
   void MarkUpTo(uint32_t event) {

@@ -58,9 +58,7 @@ class Finder {
 };
 
 uint32_t Finder::EventAt(uint64_t time_us) const {
-  const auto first = events_.times().begin() + replay_.events.first;
-  const auto end = events_.times().begin() + replay_.events.end();
-  return static_cast<uint32_t>(std::lower_bound(first, end, time_us) - events_.times().begin());
+  return events_.times().FindFrom(time_us, replay_.events.first, replay_.events.end());
 }
 
 // "Optimizer.step#AdamW.step", START and END (torch/optim/optimizer.py, profile_hook_step, 2.11).

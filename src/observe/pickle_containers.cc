@@ -25,10 +25,11 @@ constexpr uint32_t kLongestPairMember = 1U << 30;
 }  // namespace
 
 PickleReader::Next PickleReader::Get(uint64_t index) {
-  if (index >= memo_.size() || memo_[index].is(Tag::kUnset)) {
+  const PickleValue value = index < memo_.size() ? memo_[index] : PickleValue();
+  if (value.is(Tag::kUnset)) {
     return FailWith(Format("memo entry {} is read before it is written", index));
   }
-  Push(memo_[index]);
+  Push(value);
   return Next::kContinue;
 }
 
@@ -42,12 +43,8 @@ PickleReader::Next PickleReader::Memoize(uint64_t index) {
   if (value.is(Tag::kOpenList) || value.is(Tag::kOpenDict)) {
     value = PickleValue::Of(value.tag(), index + 1);
   }
-  if (index >= memo_.size()) {
-    memo_.resize(index + 1);
-  } else {
-    lists_.Clear();
-  }
-  memo_[index] = value;
+  if (index < memo_.size()) lists_.Clear();
+  memo_.Set(index, value);
   return Next::kContinue;
 }
 
@@ -56,7 +53,9 @@ void PickleReader::Replace(size_t position, PickleValue value) {
   const PickleValue old = std::exchange(stack_[position], value);
   const bool open = old.is(Tag::kOpenList) || old.is(Tag::kOpenDict);
   const uint64_t memo = open ? old.number() : old.is(Tag::kCustom) ? schema_->MemoOf(old) : 0;
-  if (memo > 0 && memo <= memo_.size() && memo_[memo - 1] == old) memo_[memo - 1] = value;
+  if (memo > 0 && memo <= memo_.size() && memo_[memo - 1] == old) {
+    memo_.Set(memo - 1, value);
+  }
 }
 
 PickleReader::Next PickleReader::StepOpen(PickleOpcode opcode, Cursor& cursor) {

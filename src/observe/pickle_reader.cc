@@ -84,7 +84,7 @@ PickleReader::PickleReader(ByteWindow* window, PickleSchema* schema, uint64_t ex
       stack_(4096),
       containers_(1),  // number 0 is the empty tuple
       instruction_(window->begin()) {
-  memo_.reserve(std::min(expected_bytes / kBytesPerMemoEntry, kMostReserved));
+  memo_.Reserve(std::min(expected_bytes / kBytesPerMemoEntry, kMostReserved));
 }
 
 Result<PickleValue> PickleReader::Run() {
@@ -113,8 +113,9 @@ void PickleReader::RunGets(Cursor& cursor) {
     } else {
       break;
     }
-    if (index >= known || memo_[index].is(Tag::kUnset)) break;  // Step() says what is wrong
-    stack_[top++] = memo_[index];
+    const PickleValue value = index < known ? memo_[index] : PickleValue();
+    if (value.is(Tag::kUnset)) break;  // Step() says what is wrong
+    stack_[top++] = value;
     at += length;
   }
   top_ = top;

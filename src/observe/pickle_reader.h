@@ -24,6 +24,7 @@
 
 #include "base/result.h"
 #include "observe/byte_window.h"
+#include "observe/memo_table.h"
 #include "observe/pickle_list_cache.h"
 #include "observe/pickle_opcodes.h"
 #include "observe/pickle_value.h"
@@ -172,7 +173,7 @@ class PickleReader {
   size_t top_ = 0;
   std::vector<size_t> marks_;
   ListCache lists_;
-  std::vector<PickleValue> memo_;
+  MemoTable memo_;
   std::vector<Container> containers_;
   size_t held_items_ = 0;  // in containers_
   size_t resolving_ = 0;   // depth of Resolve

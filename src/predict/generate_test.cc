@@ -272,15 +272,14 @@ TEST(Quantization, DeviceMapTakesOneBlockForAllWeightsFirst) {
   const Prediction prediction = MustPredict(kLlama, recipe);
   const auto table = ParameterTable::Build(ConfigOf(kLlama), Task::kCausalLm);
   ASSERT_TRUE(table.ok());
-  const auto events = prediction.ledger.events().first(MarkOf(prediction, "load").event);
-  const auto largest =
-      std::max_element(events.begin(), events.end(), [](const auto& a, const auto& b) {
-        return (a.type == MemoryEvent::Type::kAlloc ? a.bytes : 0) <
-               (b.type == MemoryEvent::Type::kAlloc ? b.bytes : 0);
-      });
+  int64_t largest = 0;
+  for (size_t at = 0; at < MarkOf(prediction, "load").event; ++at) {
+    const MemoryEvent event = prediction.ledger.events()[at];
+    if (event.type == MemoryEvent::Type::kAlloc) largest = std::max(largest, event.bytes);
+  }
   // Less what is reserved and unused by then: the probe's four bytes.
   constexpr int64_t kProbe = 4;
-  EXPECT_EQ(largest->bytes, predict::WarmUpBytes(*table, recipe, GiB(100)).count() - kProbe);
+  EXPECT_EQ(largest, predict::WarmUpBytes(*table, recipe, GiB(100)).count() - kProbe);
 }
 
 }  // namespace

@@ -209,8 +209,8 @@ class SnapshotWriter {
       for (const LiveBlock& block : ledger_.LiveAt(ledger_.events().size() - 1)) {
         if (block.bytes == Bytes(0)) continue;
         rest -= block.bytes.count();
-        SegmentOf(addresses_[static_cast<size_t>(block.block)], block.bytes.count(),
-                  &ledger_.events()[block.event]);
+        const MemoryEvent born = ledger_.events()[block.event];
+        SegmentOf(addresses_[static_cast<size_t>(block.block)], block.bytes.count(), &born);
       }
     }
     if (rest > 0) SegmentOf(next_block_, rest, nullptr);

@@ -110,7 +110,7 @@ std::vector<TimelinePoint> BuildTimeline(const Ledger& ledger, size_t most_point
 }
 
 std::vector<BlockLife> LargestBlocks(const Ledger& ledger, size_t most) {
-  const std::span<const MemoryEvent> events = ledger.events();
+  const EventLog& events = ledger.events();
   std::vector<BlockLife> blocks;
   std::vector<size_t> of_block;  // BlockId -> position in `blocks`
   for (size_t i = 0; i < events.size(); ++i) {
