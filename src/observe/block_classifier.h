@@ -34,6 +34,7 @@ class BlockClassifier {
   std::optional<Component> Category(size_t i) const;
   Stage StageOf(size_t i) const;
   void ByStackAndLife(size_t i);
+  void State(size_t i);
   bool IsHiddenWorkspace(size_t i) const;
   void Load(size_t i);
   void Forward(size_t i);

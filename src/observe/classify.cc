@@ -87,6 +87,7 @@ void BlockClassifier::ByStackAndLife(size_t i) {
   const StackClass& stack = StackOf(i);
   const Stage stage = StageOf(i);
   result_.blocks[i].stage = stage;
+  if (stack.stated) return State(i);
   if (const std::optional<Component> component = Category(i)) return Set(i, *component);
   if (stack.Has(FrameFact::kWorkspace) || IsHiddenWorkspace(i)) {
     return Set(i, Component::kWorkspace);
@@ -113,6 +114,15 @@ void BlockClassifier::ByStackAndLife(size_t i) {
     case Stage::kOther:
       return Other(i);
   }
+}
+
+void BlockClassifier::State(size_t i) {
+  const StackClass& stack = StackOf(i);
+  const BlockLife& block = replay_.blocks[i];
+  Set(i, *stack.stated, stack.kind);
+  result_.blocks[i].stated = true;
+  const PhaseSpan* span = block.from_before() ? nullptr : result_.phases.At(block.alloc_event);
+  if (span != nullptr && block.alloc_event < span->end) result_.blocks[i].stage = span->stage;
 }
 
 bool BlockClassifier::Outlives(const BlockLife& block, const PhaseSpan& span) const {

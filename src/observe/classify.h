@@ -41,6 +41,7 @@ struct BlockClass {
   bool explained : 1 = false;
   // Alive when the backward pass after it began: what autograd kept, or what happened to live.
   bool saved : 1 = false;
+  bool stated : 1 = false;  // by the file itself: nothing is to be refined
   uint32_t name = 0;  // position in Classification::names, 0 for none: the parameter it belongs to
 };
 

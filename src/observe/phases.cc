@@ -2,8 +2,11 @@
 #include "observe/phases.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 namespace headroom::observe {
 namespace {
@@ -18,12 +21,26 @@ bool IsPhase(Stage stage) {
          stage == Stage::kOptimizer;
 }
 
+// The stage that a mark closes.
+std::optional<Stage> StageBefore(std::string_view mark) {
+  constexpr std::pair<std::string_view, Stage> kStages[] = {
+      {"train_begin", Stage::kLoad},      {"load", Stage::kLoad},
+      {"forward_end", Stage::kForward},   {"prefill", Stage::kForward},
+      {"decode", Stage::kForward},        {"substep_end", Stage::kBackward},
+      {"backward_end", Stage::kBackward}, {"optimizer_end", Stage::kOptimizer}};
+  for (const auto& [name, stage] : kStages) {
+    if (name == mark) return stage;
+  }
+  return std::nullopt;
+}
+
 class Finder {
  public:
   Finder(const Snapshot& snapshot, const Replay& replay, const StackClasses& stacks)
       : snapshot_(snapshot), replay_(replay), stacks_(stacks), events_(snapshot.events) {}
 
   Phases Find() {
+    if (FindStatedPhases()) return std::move(phases_);
     FindOptimizerWindows();
     if (stacks_.any_frames()) {
       SpansFromStacks();
@@ -36,6 +53,7 @@ class Finder {
   }
 
  private:
+  bool FindStatedPhases();
   void FindOptimizerWindows();
   uint32_t EventAt(uint64_t time_us) const;
   void SpansFromStacks();
@@ -59,6 +77,31 @@ class Finder {
 
 uint32_t Finder::EventAt(uint64_t time_us) const {
   return events_.times().FindFrom(time_us, replay_.events.first, replay_.events.end());
+}
+
+// "Headroom.phase#2.forward_end": `plan --export-snapshot` says where its phases end.
+bool Finder::FindStatedPhases() {
+  constexpr std::string_view kPrefix = "Headroom.phase#";
+  uint32_t first = replay_.events.first;
+  for (const Annotation& annotation : snapshot_.annotations) {
+    std::string_view name = snapshot_.strings.Get(annotation.name);
+    if (annotation.is_start || !name.starts_with(kPrefix)) continue;
+    name.remove_prefix(kPrefix.size());
+    int step = 0;
+    const auto [rest, failure] = std::from_chars(name.data(), name.data() + name.size(), step);
+    const auto digits = static_cast<size_t>(rest - name.data());
+    if (failure != std::errc() || step < 0 || digits >= name.size()) continue;
+    name.remove_prefix(digits + 1);
+    const uint32_t end = EventAt(annotation.time_us);
+    AddCut(name, step, end);
+    if (const std::optional<Stage> stage = StageBefore(name); stage && end > first) {
+      phases_.spans.push_back({*stage, step, first, end});
+      phases_.trains |= *stage == Stage::kBackward;
+    }
+    if (name == "optimizer_end") phases_.steps = std::max(phases_.steps, step);
+    first = end;
+  }
+  return !phases_.cuts.empty();
 }
 
 // "Optimizer.step#AdamW.step", START and END (torch/optim/optimizer.py, profile_hook_step, 2.11).

@@ -37,6 +37,7 @@ Sizes ForwardSizes(const Replay& replay, std::span<const BlockClass> blocks) {
 void FindDropoutMasks(const Replay& replay, std::span<BlockClass> blocks) {
   for (size_t i = 0; i + 1 < blocks.size(); ++i) {
     if (blocks[i].kind != Kind::kDropout || blocks[i + 1].kind != Kind::kDropout) continue;
+    if (blocks[i].stated || blocks[i + 1].stated) continue;
     const int64_t first = replay.blocks[i].requested();
     const int64_t second = replay.blocks[i + 1].requested();
     const int64_t element = std::max(first, second) / std::max<int64_t>(1, std::min(first, second));
@@ -54,6 +55,7 @@ void RefineKinds(const Replay& replay, std::span<BlockClass> blocks) {
   const Sizes sizes = ForwardSizes(replay, blocks);
   for (size_t i = 0; i < blocks.size(); ++i) {
     BlockClass& c = blocks[i];
+    if (c.stated) continue;
     const int64_t size = replay.blocks[i].requested();
     // The logits' gradients run through nodes that any tensor could run through.
     const bool vague = c.kind == Kind::kOther || c.kind == Kind::kCast;

@@ -121,6 +121,7 @@ class Classifier {
       NotePart(classes[i], readings[i]);
     }
     for (size_t i = 0; i < classes.size(); ++i) {
+      if (StatedClass(StackId(i), &classes[i])) continue;
       classes[i].kind = KindOf(classes[i], readings[i]);
       classes[i].module = ModuleOf(classes[i], readings[i]);
     }
@@ -180,6 +181,25 @@ class Classifier {
     const auto telling = std::find_if(reading.ops.begin(), reading.ops.end(),
                                       [](std::string_view op) { return !IsPlainAllocation(op); });
     return Format("aten::{}", telling == reading.ops.end() ? reading.ops.back() : *telling);
+  }
+
+  // The two "frames" of `plan --export-snapshot`: op, in the file named as its kind, and module, in
+  // that named as its component. A block without an op has its component's name there.
+  bool StatedClass(StackId stack, StackClass* out) const {
+    const std::span<const FrameId> frames = snapshot_.stacks[stack];
+    if (frames.size() != 2) return false;
+    const Frame& op = snapshot_.frames[frames[0]];
+    const Frame& module = snapshot_.frames[frames[1]];
+    const std::string_view component = snapshot_.strings.Get(module.filename);
+    const std::optional<Kind> kind = ParseKind(snapshot_.strings.Get(op.filename));
+    const std::optional<Component> stated = ParseComponent(component);
+    if (!kind || !stated || static_cast<int>(*stated) >= kAllocatedComponentCount) return false;
+    out->stated = stated;
+    out->kind = *kind;
+    const std::string_view name = snapshot_.strings.Get(op.name);
+    out->op = name == component ? "" : name;
+    out->module = snapshot_.strings.Get(module.name);
+    return true;
   }
 
   // Attention functions and activation functions mark the module that calls them, and its parents,

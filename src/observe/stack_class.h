@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct StackClass {
   std::string op;  // "aten::mm", "aten::_to_copy"; "" when no frame names one
   std::string
       module;  // "modeling_gpt2.py:274 > modeling_gpt2.py:185 > linear.py", "AddmmBackward0"
+  // What a file of our own making says itself, with kind, op and module.
+  std::optional<Component> stated;
   // Line of the innermost Module._apply, 0 for none: parameters and buffers are moved from two.
   uint32_t apply_line = 0;
 

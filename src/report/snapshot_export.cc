@@ -5,18 +5,19 @@
 #include "report/snapshot_export.h"
 
 #include <cstdint>
+#include <cstdlib>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "report/address_space.h"
+
 namespace headroom {
 namespace {
 
-// Where blocks and segments are said to lie; far from each other, so that neither meets the other.
-constexpr uint64_t kBlocksAt = uint64_t{0x7f} << 40;
-constexpr uint64_t kSegmentsAt = uint64_t{0x7e} << 40;
-constexpr int64_t kAlignment = 512;  // kMinBlockSize, c10/core/AllocatorConfig.h
+constexpr uint64_t kBase = uint64_t{0x7f} << 40;
 
 // Writes the instructions that Python's own pickler would, strings by number from the second time.
 class PickleWriter {
@@ -49,6 +50,7 @@ class PickleWriter {
     }
   }
   void False() { out_ += '\x89'; }
+  void True() { out_ += '\x88'; }
   void ZeroPair() {
     Integer(0);
     Integer(0);
@@ -97,6 +99,7 @@ class SnapshotWriter {
     pickle_.OpenList();
     pickle_.OpenList();
     for (size_t i = 0; i < ledger_.events().size(); ++i) Event(i);
+    if (unmapped_) SecondStream();
     pickle_.CloseList();
     pickle_.CloseList();
     pickle_.Text("segments");
@@ -114,77 +117,70 @@ class SnapshotWriter {
   }
 
  private:
-  struct Segment {
-    uint64_t address = 0;
-    int64_t bytes = 0;
-  };
-
   void Event(size_t at) {
-    const MemoryEvent& event = ledger_.events()[at];
+    const MemoryEvent event = ledger_.events()[at];
     switch (event.type) {
       case MemoryEvent::Type::kAlloc: {
         addresses_.resize(static_cast<size_t>(event.block) + 1);
-        uint64_t& address = addresses_[static_cast<size_t>(event.block)];
-        address = next_block_;
         if (event.bytes == 0) break;  // PyTorch's allocator is not asked for those
-        next_block_ += Aligned(event.bytes);
-        Entry("alloc", address, event.bytes, at, event);
+        std::vector<AddressSpace::Change> changes;
+        const uint64_t address = space_.Take(event.bytes, &changes);
+        addresses_[static_cast<size_t>(event.block)] = address;
+        Changes(changes, at);
+        Entry("alloc", address, event.bytes, at, &event);
         break;
       }
       case MemoryEvent::Type::kFree: {
         if (event.bytes == 0) break;
         const uint64_t address = addresses_[static_cast<size_t>(event.block)];
-        Entry("free_requested", address, event.bytes, at, event);
-        Entry("free_completed", address, event.bytes, at, event);
+        space_.Give(address);
+        Entry("free_requested", address, event.bytes, at, nullptr);
+        Entry("free_completed", address, event.bytes, at, nullptr);
         break;
       }
       case MemoryEvent::Type::kReserve:
-        Reserve(at, event);
+        Changes(space_.Reserve(event.bytes), at);
         break;
       case MemoryEvent::Type::kMark:
         break;
     }
   }
 
-  // What is given back need not be what was taken at once: whole segments go, the newest first, and
-  // the rest of one comes back.
-  void Reserve(size_t at, const MemoryEvent& event) {
-    if (event.bytes >= 0) return TakeSegment(event.bytes, at, event);
-    int64_t left = -event.bytes;
-    while (left > 0 && !segments_.empty()) {
-      const Segment segment = segments_.back();
-      segments_.pop_back();
-      Entry("segment_free", segment.address, segment.bytes, at, event);
-      left -= segment.bytes;
+  void Changes(const std::vector<AddressSpace::Change>& changes, size_t at) {
+    for (const auto& [address, bytes] : changes) {
+      Entry(bytes < 0 ? "segment_unmap" : "segment_map", address, std::llabs(bytes), at, nullptr);
+      unmapped_ |= bytes < 0;
     }
-    if (left < 0) TakeSegment(-left, at, event);
   }
 
-  void TakeSegment(int64_t bytes, size_t at, const MemoryEvent& event) {
-    if (bytes == 0) return;
-    segments_.push_back({next_segment_, bytes});
-    next_segment_ += Aligned(bytes);
-    Entry("segment_alloc", segments_.back().address, bytes, at, event);
+  // PyTorch's viewer joins what was unmapped with its neighbours only in files of several streams:
+  // in others it forgets the stream of events, not that of segments (annotate_snapshot and
+  // map_segment, torch/utils/viz/MemoryViz.js, early 2026).
+  void SecondStream() {
+    stream_ = 1;
+    Entry("snapshot", 0, 0, ledger_.events().size(), nullptr);
   }
 
   void Entry(std::string_view action, uint64_t address, int64_t bytes, size_t at,
-             const MemoryEvent& event) {
+             const MemoryEvent* born) {
     pickle_.OpenDict();
     pickle_.Item("action", action);
     pickle_.Item("addr", address);
     pickle_.Item("size", static_cast<uint64_t>(bytes));
-    pickle_.Item("stream", 0);
+    pickle_.Item("stream", stream_);
     pickle_.Item("time_us", at);
     pickle_.Item("compile_context", "N/A");
-    const bool block = event.type == MemoryEvent::Type::kAlloc;
     pickle_.Item("user_metadata", "");
-    if (block) pickle_.Item("category", Name(event.component));
+    // PyTorch's viewer breaks off where there are categories and none is "unknown"
+    // (annotate_snapshot, torch/utils/viz/MemoryViz.js, early 2026).
+    pickle_.Item("category", born == nullptr ? "unknown" : Name(born->component));
     pickle_.Text("frames");
-    block ? Frames(event) : pickle_.EmptyList();
+    born == nullptr ? pickle_.EmptyList() : Frames(*born);
     pickle_.CloseDict();
   }
 
-  // What the block is, the op and the module, as a stack from the inside out.
+  // What the block is, the op and the module, as a stack from the inside out. StatedClass
+  // (observe/stack_class.cc) reads it back.
   void Frames(const MemoryEvent& event) {
     pickle_.OpenList();
     const std::string& op = ledger_.OpName(event.op);
@@ -201,87 +197,97 @@ class SnapshotWriter {
     pickle_.CloseDict();
   }
 
-  // One segment around every block that is alive, and one for what is reserved beyond.
   void Segments() {
-    pickle_.OpenList();
-    int64_t rest = ledger_.reserved().count();
+    std::unordered_map<uint64_t, MemoryEvent> born;  // by address
     if (!ledger_.events().empty()) {
       for (const LiveBlock& block : ledger_.LiveAt(ledger_.events().size() - 1)) {
-        if (block.bytes == Bytes(0)) continue;
-        rest -= block.bytes.count();
-        const MemoryEvent born = ledger_.events()[block.event];
-        SegmentOf(addresses_[static_cast<size_t>(block.block)], block.bytes.count(), &born);
+        const uint64_t address = addresses_[static_cast<size_t>(block.block)];
+        if (block.bytes > Bytes(0)) born[address] = ledger_.events()[block.event];
       }
     }
-    if (rest > 0) SegmentOf(next_block_, rest, nullptr);
+    pickle_.OpenList();
+    for (const AddressSpace::Segment& segment : space_.Segments()) {
+      int64_t total = 0;
+      int64_t used = 0;
+      for (const AddressSpace::Piece& piece : segment) {
+        total += piece.bytes;
+        used += piece.free ? 0 : piece.bytes;
+      }
+      OpenSegment(segment.front().address, total, used);
+      for (const AddressSpace::Piece& piece : segment) {
+        Block(piece, piece.free ? nullptr : &born.at(piece.address));
+      }
+      pickle_.CloseList();
+      pickle_.CloseDict();
+    }
     pickle_.CloseList();
   }
 
-  void SegmentOf(uint64_t address, int64_t bytes, const MemoryEvent* block) {
-    const uint64_t size = static_cast<uint64_t>(bytes);
-    const uint64_t used = block == nullptr ? 0 : size;
+  void OpenSegment(uint64_t address, int64_t total, int64_t used) {
     pickle_.OpenDict();
     pickle_.Item("device", 0);
     pickle_.Item("address", address);
-    pickle_.Item("total_size", size);
-    pickle_.Item("allocated_size", used);
-    pickle_.Item("active_size", used);
-    pickle_.Item("requested_size", used);
+    pickle_.Item("total_size", static_cast<uint64_t>(total));
+    for (const char* sum : {"allocated_size", "active_size", "requested_size"}) {
+      pickle_.Item(sum, static_cast<uint64_t>(used));
+    }
     pickle_.Item("stream", 0);
     pickle_.Item("segment_type", "large");
     pickle_.Text("segment_pool_id");
     pickle_.ZeroPair();
     pickle_.Text("is_expandable");
-    pickle_.False();
+    pickle_.True();
     pickle_.Text("frames");
     pickle_.EmptyList();
     pickle_.Text("blocks");
     pickle_.OpenList();
+  }
+
+  void Block(const AddressSpace::Piece& piece, const MemoryEvent* born) {
     pickle_.OpenDict();
-    pickle_.Item("address", address);
-    pickle_.Item("size", size);
-    pickle_.Item("requested_size", size);
-    pickle_.Item("state", block == nullptr ? "inactive" : "active_allocated");
+    pickle_.Item("address", piece.address);
+    pickle_.Item("size", static_cast<uint64_t>(piece.bytes));
+    pickle_.Item("requested_size", static_cast<uint64_t>(piece.bytes));
+    pickle_.Item("state", piece.free ? "inactive" : "active_allocated");
     pickle_.Text("frames");
-    block == nullptr ? pickle_.EmptyList() : Frames(*block);
-    pickle_.CloseDict();
-    pickle_.CloseList();
+    born == nullptr ? pickle_.EmptyList() : Frames(*born);
     pickle_.CloseDict();
   }
 
-  // The ranges that PyTorch records around optimizer steps: between the marks of backward and
-  // optimizer.
+  // A range for every phase (observe/phases.cc reads them back), and those that PyTorch itself
+  // records around optimizer steps: between the marks of backward and optimizer.
   void Annotations() {
+    constexpr std::string_view kStep = "Optimizer.step#headroom.step";
     pickle_.OpenList();
+    size_t before = 0;
     size_t backward = 0;
     for (const PhaseMark& mark : ledger_.marks()) {
+      const std::string name = "Headroom.phase#" + std::to_string(mark.step) + "." + mark.name;
+      Annotation("START", name, std::exchange(before, mark.event));
+      Annotation("END", name, mark.event);
       if (mark.name == "backward_end") backward = mark.event;
       if (mark.name != "optimizer_end") continue;
-      Annotation("START", backward);
-      Annotation("END", mark.event);
+      Annotation("START", kStep, backward);
+      Annotation("END", kStep, mark.event);
     }
     pickle_.CloseList();
   }
 
-  void Annotation(std::string_view stage, size_t time) {
+  void Annotation(std::string_view stage, std::string_view name, size_t time) {
     pickle_.OpenDict();
     pickle_.Item("stage", stage);
-    pickle_.Item("name", "Optimizer.step#headroom.step");
+    pickle_.Item("name", name);
     pickle_.Item("device", 0);
     pickle_.Item("time_us", time);
     pickle_.CloseDict();
   }
 
-  static uint64_t Aligned(int64_t bytes) {
-    return static_cast<uint64_t>((bytes + kAlignment) / kAlignment * kAlignment);
-  }
-
   const Ledger& ledger_;
   PickleWriter pickle_;
   std::vector<uint64_t> addresses_;  // by block
-  std::vector<Segment> segments_;    // that the trace has taken
-  uint64_t next_block_ = kBlocksAt;
-  uint64_t next_segment_ = kSegmentsAt;
+  AddressSpace space_{kBase};
+  bool unmapped_ = false;
+  uint64_t stream_ = 0;
 };
 
 }  // namespace
