@@ -69,6 +69,15 @@ class PlanJsonReader {
   std::string missing_;
 };
 
+// Kinds that are not named are not there.
+void ReadKinds(PlanJsonReader& reader, const Json& kinds, Component component, KindBytes& into) {
+  const Json& sizes = reader.Object(kinds, Name(component));
+  for (size_t i = 0; i < into.size(); ++i) {
+    const std::string_view name = Name(static_cast<Kind>(i));
+    if (sizes.contains(name)) into[i] = reader.Size(sizes, name);
+  }
+}
+
 void ReadModules(PlanJsonReader& reader, const Json& peak, PlanPeak& into) {
   const Json& modules = reader.Object(peak, "modules");
   for (const auto& [path, bytes] : modules.items()) {
@@ -117,6 +126,12 @@ Result<std::optional<DiffRun>> DiffRunFromJson(std::string_view text, const std:
   report.peak.module = reader.Text(peak, "module");
   report.peak.op = reader.Text(peak, "op");
   reader.Components(peak, report.peak.components);
+  run.kinds_known = peak.is_object() && peak.contains("kinds_of");
+  if (run.kinds_known) {
+    const Json& kinds = reader.Object(peak, "kinds_of");
+    ReadKinds(reader, kinds, Component::kActivations, report.peak.activation_kinds);
+    ReadKinds(reader, kinds, Component::kTemporaries, report.peak.temporary_kinds);
+  }
   ReadModules(reader, peak, report.peak);
   ReadPhases(reader, plan, report);
   if (!reader.missing().empty()) {

@@ -62,15 +62,19 @@ std::vector<PhaseChange> AlignPhases(const PlanReport& a, const PlanReport& b) {
 }
 
 std::vector<NamedChange> AlignModules(const PlanPeak& a, const PlanPeak& b) {
+  // A module that a run does not have holds nothing in it.
   std::map<std::string, Change> changes;
+  const auto of = [&](const std::string& path) -> Change& {
+    return changes.try_emplace(path, Change{Bytes(0), Bytes(0)}).first->second;
+  };
   std::set<std::string> in_a;
   bool shared = false;
   for (const ModuleBytes& module : a.modules) {
-    changes[module.path].a = Sum(module.bytes);
+    of(module.path).a = Sum(module.bytes);
     in_a.insert(module.path);
   }
   for (const ModuleBytes& module : b.modules) {
-    changes[module.path].b = Sum(module.bytes);
+    of(module.path).b = Sum(module.bytes);
     shared |= !module.path.empty() && in_a.contains(module.path);
   }
   std::vector<NamedChange> modules;
@@ -82,7 +86,9 @@ std::vector<NamedChange> AlignModules(const PlanPeak& a, const PlanPeak& b) {
   return modules;
 }
 
-std::string Signed(Bytes delta) {
+std::string Signed(Change change) {
+  if (!change.known()) return "";
+  const Bytes delta = change.delta();
   if (delta == Bytes(0)) return "=";
   return (delta > Bytes(0) ? "+" : "-") + MiBNumber(Bytes(std::llabs(delta.count())));
 }
@@ -93,62 +99,44 @@ std::string Words(Bytes delta) {
 
 // Of the larger of the two.
 std::string Relative(Change change) {
-  const Bytes larger = std::max(change.a, change.b);
   if (change.delta() == Bytes(0)) return "";
-  const double share = Share(change.size(), larger);
+  const double share = Share(change.size(), change.larger());
   return (change.delta() > Bytes(0) ? "+" : "-") + Percent(share, 2);
 }
 
-// Rows of a table of changes, in which a side may be unknown.
-class ChangeRows {
- public:
-  ChangeRows(bool a_known, bool b_known) : a_known_(a_known), b_known_(b_known) {}
-  void Add(TextTable& table, std::string name, Change change) const {
-    if (change.a == Bytes(0) && change.b == Bytes(0)) return;
-    const bool both = a_known_ && b_known_;
-    table.Add({std::move(name), Cell(change.a, a_known_), Cell(change.b, b_known_),
-               both ? Signed(change.delta()) : "", both ? Relative(change) : ""});
-  }
+std::string Cell(std::optional<Bytes> size) { return size ? MiBNumber(*size) : "unknown"; }
 
- private:
-  static std::string Cell(Bytes size, bool known) { return known ? MiBNumber(size) : "unknown"; }
-  bool a_known_;
-  bool b_known_;
-};
+void AddRow(TextTable& table, std::string name, Change change) {
+  if (change.empty()) return;
+  table.Add({std::move(name), Cell(change.a), Cell(change.b), Signed(change), Relative(change)});
+}
 
-void AddKinds(TextTable& table, const std::array<Change, kKindCount>& kinds, Bytes least,
-              const ChangeRows& rows) {
+void AddKinds(TextTable& table, const KindChanges& kinds, Bytes least) {
   std::vector<size_t> order;
   for (size_t i = 0; i < kinds.size(); ++i) {
-    if (std::max(kinds[i].a, kinds[i].b) > least) order.push_back(i);
+    if (kinds[i].larger() > least) order.push_back(i);
   }
-  std::ranges::stable_sort(order, [&](size_t x, size_t y) {
-    return std::max(kinds[x].a, kinds[x].b) > std::max(kinds[y].a, kinds[y].b);
-  });
+  std::ranges::stable_sort(
+      order, [&](size_t x, size_t y) { return kinds[x].larger() > kinds[y].larger(); });
   for (const size_t i : order) {
-    rows.Add(table, "    " + std::string(Name(static_cast<Kind>(i))), kinds[i]);
+    AddRow(table, "    " + std::string(Name(static_cast<Kind>(i))), kinds[i]);
   }
 }
 
 std::string Components(const DiffReport& diff, const TextStyle& style) {
   TextTable table({{"MiB", Align::kLeft}, {"A"}, {"B"}, {"B - A"}, {"share"}});
-  const Bytes least(std::max(diff.allocated.a, diff.allocated.b).count() / 100);
-  const ChangeRows rows(!diff.a_watched, !diff.b_watched);
+  const Bytes least(diff.allocated.larger().count() / 100);
   for (int i = 0; i < kAllocatedComponentCount; ++i) {
     const auto component = static_cast<Component>(i);
-    rows.Add(table, std::string(Name(component)), diff.components[static_cast<size_t>(i)]);
-    if (component == Component::kActivations) AddKinds(table, diff.activation_kinds, least, rows);
-    if (component == Component::kTemporaries) AddKinds(table, diff.temporary_kinds, least, rows);
+    AddRow(table, std::string(Name(component)), diff.components[static_cast<size_t>(i)]);
+    if (component == Component::kActivations) AddKinds(table, diff.activation_kinds, least);
+    if (component == Component::kTemporaries) AddKinds(table, diff.temporary_kinds, least);
   }
-  rows.Add(table, "= allocated", diff.allocated);
-  rows.Add(table, "cache", diff.components[static_cast<size_t>(Component::kCache)]);
-  rows.Add(table, "= reserved", diff.reserved);
-  if (diff.device) {
-    rows.Add(table, "context", diff.components[static_cast<size_t>(Component::kContext)]);
-    ChangeRows(true, true).Add(table, "= device", *diff.device);
-  } else if (diff.outside_allocator) {
-    ChangeRows(diff.a_watched, diff.b_watched).Add(table, "= device", diff.device_of_watched);
-  }
+  AddRow(table, "= allocated", diff.allocated);
+  AddRow(table, "cache", diff.components[static_cast<size_t>(Component::kCache)]);
+  AddRow(table, "= reserved", diff.reserved);
+  AddRow(table, "context", diff.components[static_cast<size_t>(Component::kContext)]);
+  AddRow(table, "= device", diff.device);
   return table.Text(style);
 }
 
@@ -159,8 +147,8 @@ std::string Phases(const DiffReport& diff, const TextStyle& style) {
   size_t rows = 0;
   for (const PhaseChange& phase : diff.phases) {
     if (++rows > kMostPhases) break;
-    table.Add({Thousands(phase.step), phase.name, MiBNumber(phase.peak.a), MiBNumber(phase.peak.b),
-               Signed(phase.peak.delta()), Signed(phase.allocated.delta())});
+    table.Add({Thousands(phase.step), phase.name, Cell(phase.peak.a), Cell(phase.peak.b),
+               Signed(phase.peak), Signed(phase.allocated)});
   }
   return Heading(style, "Phases, MiB allocated") + table.Text(style);
 }
@@ -169,8 +157,8 @@ std::string Modules(const DiffReport& diff, const TextStyle& style) {
   TextTable table({{"A"}, {"B"}, {"B - A"}, {"module", Align::kLeft}});
   for (const NamedChange& module : diff.modules) {
     if (module.change.delta() == Bytes(0) || table.rows() == kMostModules) break;
-    table.Add({MiBNumber(module.change.a), MiBNumber(module.change.b),
-               Signed(module.change.delta()), module.name.empty() ? "(no module)" : module.name});
+    table.Add({Cell(module.change.a), Cell(module.change.b), Signed(module.change),
+               module.name.empty() ? "(no module)" : module.name});
   }
   return table.empty() ? "" : Heading(style, "Modules at the peak") + table.Text(style);
 }
@@ -178,21 +166,19 @@ std::string Modules(const DiffReport& diff, const TextStyle& style) {
 // Of runs of which one at least is known from outside alone.
 std::string WatchedVerdict(const DiffReport& diff) {
   std::string text;
-  if (diff.device) {
-    const Change device = *diff.device;
+  const Change device = diff.device;
+  if (device.known()) {
     text =
         device.delta() == Bytes(0)
-            ? Format("Both hold {} of the device at most, equal to the byte.", FormatMiB(device.a))
-            : Format("B holds {} of the device at most, {} ({}) {} than A.", FormatMiB(device.b),
-                     FormatMiB(device.size()),
-                     Percent(Share(device.size(), std::max(device.a, device.b)), 2),
+            ? Format("Both hold {} of the device at most, equal to the byte.", FormatMiB(*device.a))
+            : Format("B holds {} of the device at most, {} ({}) {} than A.", FormatMiB(*device.b),
+                     FormatMiB(device.size()), Percent(Share(device.size(), device.larger()), 2),
                      device.delta() > Bytes(0) ? "more" : "less");
   } else {
-    const std::string_view watched = diff.a_watched ? "A" : "B";
-    const std::string_view other = diff.a_watched ? "B" : "A";
-    const Bytes outside = *diff.outside_allocator;
-    text = Format("{} holds {} of the device at most", watched,
-                  FormatMiB(diff.a_watched ? diff.device_of_watched.a : diff.device_of_watched.b));
+    const std::string_view watched = diff.a_watched() ? "A" : "B";
+    const std::string_view other = diff.a_watched() ? "B" : "A";
+    const Bytes outside = device.larger() - diff.reserved.larger();
+    text = Format("{} holds {} of the device at most", watched, FormatMiB(device.larger()));
     text +=
         outside >= Bytes(0)
             ? Format(
@@ -204,7 +190,29 @@ std::string WatchedVerdict(const DiffReport& diff) {
   return text + " What a watched process holds is unknown: the driver tells its sum alone.";
 }
 
+// What each kind of run does not tell: see DiffReport.
+bool TellsAllocated(const DiffRun& run) { return !run.watched; }
+bool TellsKinds(const DiffRun& run) { return !run.watched && run.kinds_known; }
+bool TellsDevice(const DiffRun& run) {
+  return run.watched || run.report.device > run.report.reserved;
+}
+bool TellsContext(const DiffRun& run) { return !run.watched && TellsDevice(run); }
+
 }  // namespace
+
+KindChanges DiffReport::kinds() const {
+  const auto sum = [](std::optional<Bytes> x, std::optional<Bytes> y) -> std::optional<Bytes> {
+    if (!x || !y) return std::nullopt;
+    return *x + *y;
+  };
+  KindChanges kinds;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const Change& x = activation_kinds[i];
+    const Change& y = temporary_kinds[i];
+    kinds[i] = {sum(x.a, y.a), sum(x.b, y.b)};
+  }
+  return kinds;
+}
 
 DiffReport BuildDiff(const DiffRun& a_run, const DiffRun& b_run) {
   const PlanReport& a = a_run.report;
@@ -212,31 +220,27 @@ DiffReport BuildDiff(const DiffRun& a_run, const DiffRun& b_run) {
   DiffReport diff;
   diff.a = a_run.name;
   diff.b = b_run.name;
-  diff.a_watched = a_run.watched;
-  diff.b_watched = b_run.watched;
-  diff.allocated = {a.allocated, b.allocated};
-  diff.reserved = {a.reserved, b.reserved};
-  const auto knows_device = [](const DiffRun& run) {
-    return run.watched || run.report.device > run.report.reserved;
+  const auto both = [&](bool (*tells)(const DiffRun&), auto size_of) {
+    Change change;
+    if (tells(a_run)) change.a = size_of(a);
+    if (tells(b_run)) change.b = size_of(b);
+    return change;
   };
-  if (knows_device(a_run) && knows_device(b_run)) {
-    diff.device = Change{a.device, b.device};
-  } else if (a_run.watched) {
-    diff.device_of_watched.a = a.device;
-    diff.outside_allocator = a.device - b.reserved;
-  } else if (b_run.watched) {
-    diff.device_of_watched.b = b.device;
-    diff.outside_allocator = b.device - a.reserved;
-  }
+  diff.allocated = both(TellsAllocated, [](const PlanReport& run) { return run.allocated; });
+  diff.reserved = both(TellsAllocated, [](const PlanReport& run) { return run.reserved; });
+  diff.device = both(TellsDevice, [](const PlanReport& run) { return run.device; });
   diff.a_peak = a_run.watched ? a_run.peak : PeakSentence(a.peak);
   diff.b_peak = b_run.watched ? b_run.peak : PeakSentence(b.peak);
   for (size_t i = 0; i < diff.components.size(); ++i) {
-    diff.components[i] = {a.peak.components[i], b.peak.components[i]};
+    const bool outside = static_cast<Component>(i) == Component::kContext;
+    diff.components[i] = both(outside ? TellsContext : TellsAllocated,
+                              [i](const PlanReport& run) { return run.peak.components[i]; });
   }
-  const bool kinds_known = a_run.kinds_known && b_run.kinds_known;
-  for (size_t i = 0; kinds_known && i < diff.activation_kinds.size(); ++i) {
-    diff.activation_kinds[i] = {a.peak.activation_kinds[i], b.peak.activation_kinds[i]};
-    diff.temporary_kinds[i] = {a.peak.temporary_kinds[i], b.peak.temporary_kinds[i]};
+  for (size_t i = 0; i < kKindCount; ++i) {
+    diff.activation_kinds[i] =
+        both(TellsKinds, [i](const PlanReport& run) { return run.peak.activation_kinds[i]; });
+    diff.temporary_kinds[i] =
+        both(TellsKinds, [i](const PlanReport& run) { return run.peak.temporary_kinds[i]; });
   }
   diff.phases = AlignPhases(a, b);
   diff.modules = AlignModules(a.peak, b.peak);
@@ -244,28 +248,28 @@ DiffReport BuildDiff(const DiffRun& a_run, const DiffRun& b_run) {
 }
 
 std::optional<double> LargestDifference(const DiffReport& diff) {
-  if (diff.a_watched || diff.b_watched) return std::nullopt;
+  if (!diff.allocated.known()) return std::nullopt;
   Bytes largest;
   for (int i = 0; i < kAllocatedComponentCount; ++i) {
     largest = std::max(largest, diff.components[static_cast<size_t>(i)].size());
   }
-  return Share(largest, std::max(diff.allocated.a, diff.allocated.b));
+  return Share(largest, diff.allocated.larger());
 }
 
 std::string DiffVerdict(const DiffReport& diff) {
-  if (diff.a_watched || diff.b_watched) return WatchedVerdict(diff);
+  if (!diff.allocated.known()) return WatchedVerdict(diff);
   const Change total = diff.allocated;
   std::string text;
   if (total.delta() == Bytes(0)) {
-    text = Format("Both peak at {}, equal to the byte", FormatMiB(total.a));
+    text = Format("Both peak at {}, equal to the byte", FormatMiB(*total.a));
   } else {
     text = Format("B peaks {} ({}) {} A", FormatMiB(total.size()),
-                  Percent(Share(total.size(), std::max(total.a, total.b)), 2),
+                  Percent(Share(total.size(), total.larger()), 2),
                   total.delta() > Bytes(0) ? "above" : "below");
   }
   std::vector<std::pair<Bytes, std::string>> reasons;
-  const Bytes least(static_cast<int64_t>(kSmallestReason *
-                                         static_cast<double>(std::max(total.a, total.b).count())));
+  const Bytes least(
+      static_cast<int64_t>(kSmallestReason * static_cast<double>(total.larger().count())));
   for (int i = 0; i < kAllocatedComponentCount; ++i) {
     const auto component = static_cast<Component>(i);
     const Change change = diff.components[static_cast<size_t>(i)];

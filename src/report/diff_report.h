@@ -13,6 +13,7 @@
 // does not know is unknown, never zero.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -25,12 +26,19 @@
 
 namespace headroom {
 
+// A size on both sides; nothing on a side that does not tell it.
 struct Change {
-  Bytes a;
-  Bytes b;
-  Bytes delta() const { return b - a; }
+  std::optional<Bytes> a;
+  std::optional<Bytes> b;
+  bool known() const { return a && b; }
+  // Whether there is nothing to show: no side tells of a byte.
+  bool empty() const { return larger() == Bytes(0); }
+  // Where both are known; else 0.
+  Bytes delta() const { return known() ? *b - *a : Bytes(0); }
   Bytes size() const { return delta() < Bytes(0) ? -delta() : delta(); }
+  Bytes larger() const { return std::max(a.value_or(Bytes(0)), b.value_or(Bytes(0))); }
 };
+using KindChanges = std::array<Change, kKindCount>;
 
 struct NamedChange {
   std::string name;
@@ -50,7 +58,7 @@ struct DiffRun {
   PlanReport report = {};
   // Watched from outside: only report.device counts.
   bool watched = false;
-  // False of what `plan --json` wrote: it sums the kinds of activations and temporaries.
+  // False of JSON that does not tell the kinds of activations and temporaries apart.
   bool kinds_known = true;
   // For a watched run, when it peaked and what stands apart; else empty.
   std::string peak = {};
@@ -59,24 +67,23 @@ struct DiffRun {
 struct DiffReport {
   std::string a;  // what each is called
   std::string b;
-  // Sides of which only `device` is known.
-  bool a_watched = false;
-  bool b_watched = false;
+  // Of a side that was watched only `device` is known; of a snapshot, all but that.
   Change allocated;
   Change reserved;
-  std::optional<Change> device;  // when both know what lies outside the allocator
-  // Device memory of the watched side less what the other's allocator reserved, where that is all
-  // that can be compared.
-  std::optional<Bytes> outside_allocator;
-  Change device_of_watched;  // the watched side of it
-  std::string a_peak;        // "Peak in step 2, backward"
+  Change device;
+  std::string a_peak;  // "Peak in step 2, backward"
   std::string b_peak;
   std::array<Change, kComponentCount> components{};  // cache and context from the totals
-  std::array<Change, kKindCount> activation_kinds{};
-  std::array<Change, kKindCount> temporary_kinds{};
+  KindChanges activation_kinds{};
+  KindChanges temporary_kinds{};
   std::vector<PhaseChange> phases;  // those that both have, in order
   std::vector<NamedChange>
       modules;  // largest difference first; empty when the names differ in kind
+
+  bool a_watched() const { return !allocated.a; }
+  bool b_watched() const { return !allocated.b; }
+  // Activations and temporaries together.
+  KindChanges kinds() const;
 };
 
 // What `plan --json` or `explain --json` wrote, as a side of a comparison: a module's bytes stand

@@ -111,31 +111,15 @@ Json OffersJson(const FitReport& offers) {
   return json;
 }
 
+// What a side does not tell is null.
 Json ChangeJson(Change change) {
-  return {{"a", change.a.count()}, {"b", change.b.count()}, {"delta", change.delta().count()}};
+  const auto size = [](std::optional<Bytes> bytes) {
+    return bytes ? Json(bytes->count()) : Json(nullptr);
+  };
+  return {{"a", size(change.a)},
+          {"b", size(change.b)},
+          {"delta", change.known() ? Json(change.delta().count()) : Json(nullptr)}};
 }
-
-// Sizes of a watched side are null but for the device's.
-class DiffJsonWriter {
- public:
-  explicit DiffJsonWriter(const DiffReport& diff) : diff_(diff) {}
-  Json operator()(Change change) const { return Sides(change, !diff_.a_watched, !diff_.b_watched); }
-  Json Device() const {
-    if (diff_.device) return ChangeJson(*diff_.device);
-    if (!diff_.outside_allocator) return nullptr;
-    return Sides(diff_.device_of_watched, diff_.a_watched, diff_.b_watched);
-  }
-
- private:
-  static Json Sides(Change change, bool a_known, bool b_known) {
-    Json json = ChangeJson(change);
-    if (!a_known) json["a"] = nullptr;
-    if (!b_known) json["b"] = nullptr;
-    if (!a_known || !b_known) json["delta"] = nullptr;
-    return json;
-  }
-  const DiffReport& diff_;
-};
 
 }  // namespace
 
@@ -213,7 +197,6 @@ std::string OomJson(const OomReport& report) {
 }
 
 std::string DiffJson(const DiffReport& diff) {
-  const DiffJsonWriter of(diff);
   const std::optional<double> largest = LargestDifference(diff);
   Json json = {{"schema", kPlanSchema},
                {"a", diff.a},
@@ -221,20 +204,20 @@ std::string DiffJson(const DiffReport& diff) {
                {"summary", {DiffVerdict(diff)}},
                {"largest_difference", largest ? Json(*largest) : Json(nullptr)},
                {"totals",
-                {{"allocated", of(diff.allocated)},
-                 {"reserved", of(diff.reserved)},
-                 {"device", of.Device()}}},
+                {{"allocated", ChangeJson(diff.allocated)},
+                 {"reserved", ChangeJson(diff.reserved)},
+                 {"device", ChangeJson(diff.device)}}},
                {"components", Json::object()},
                {"kinds", Json::object()},
                {"phases", Json::array()},
                {"modules", Json::array()}};
   for (size_t i = 0; i < diff.components.size(); ++i) {
-    json["components"][std::string(Name(static_cast<Component>(i)))] = of(diff.components[i]);
+    json["components"][std::string(Name(static_cast<Component>(i)))] =
+        ChangeJson(diff.components[i]);
   }
-  for (size_t i = 0; i < diff.activation_kinds.size(); ++i) {
-    const Change both = {diff.activation_kinds[i].a + diff.temporary_kinds[i].a,
-                         diff.activation_kinds[i].b + diff.temporary_kinds[i].b};
-    json["kinds"][std::string(Name(static_cast<Kind>(i)))] = of(both);
+  const KindChanges kinds = diff.kinds();
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    json["kinds"][std::string(Name(static_cast<Kind>(i)))] = ChangeJson(kinds[i]);
   }
   for (const PhaseChange& phase : diff.phases) {
     json["phases"].push_back({{"step", phase.step},

@@ -132,6 +132,8 @@ TEST(DiffReader, ReadsWhatPlanAndExplainWrite) {
     const DiffReport diff = BuildDiff(written, **read);
     EXPECT_EQ(LargestDifference(diff), 0.0);
     EXPECT_EQ(diff.phases.size(), written.report.phases.size());
+    for (const Change& kind : diff.kinds()) EXPECT_TRUE(kind.known() && kind.delta() == Bytes(0));
+    EXPECT_EQ(diff.kinds()[static_cast<size_t>(Kind::kMlp)].b, MiB(100));
     for (const NamedChange& module : diff.modules) EXPECT_EQ(module.change.delta(), Bytes(0));
   }
 }
@@ -193,6 +195,22 @@ TEST(Diff, CallsUnknownWhatAWatchedProcessDoesNotTell) {
   EXPECT_TRUE(json["components"]["weights"]["b"].is_null());
   EXPECT_TRUE(json["totals"]["allocated"]["delta"].is_null());
   EXPECT_EQ(json["totals"]["device"]["b"], MiB(900).count());
+  EXPECT_TRUE(json["kinds"]["mlp"]["b"].is_null());
+}
+
+TEST(Diff, CallsUnknownWhatARecordingDoesNotTell) {
+  DiffRun plan = Side("plan.json", {});
+  plan.report.device = MiB(1000);
+  plan.report.peak.components[static_cast<size_t>(Component::kContext)] = MiB(500);
+  DiffRun recording = Side("a.pickle", {});
+  recording.kinds_known = false;
+  const Json json = Json::parse(DiffJson(BuildDiff(plan, recording)));
+  EXPECT_EQ(json["totals"]["device"]["a"], MiB(1000).count());
+  EXPECT_TRUE(json["totals"]["device"]["b"].is_null());
+  EXPECT_TRUE(json["components"]["context"]["b"].is_null());
+  EXPECT_TRUE(json["components"]["context"]["delta"].is_null());
+  EXPECT_TRUE(json["kinds"]["mlp"]["b"].is_null());
+  EXPECT_EQ(json["totals"]["allocated"]["delta"], 0);
 }
 
 TEST(Diff, ComparesTheDeviceOfAWatchedProcessWithThatOfAPlan) {

@@ -11,11 +11,10 @@ namespace {
 
 constexpr size_t kWorstRows = 10;
 
-Json KindsJson(const PlanPeak& peak) {
+Json KindsJson(const KindBytes& kinds) {
   Json json = Json::object();
-  for (size_t i = 0; i < peak.activation_kinds.size(); ++i) {
-    const Bytes size = peak.activation_kinds[i] + peak.temporary_kinds[i];
-    if (size > Bytes(0)) json[std::string(Name(static_cast<Kind>(i)))] = size.count();
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    if (kinds[i] > Bytes(0)) json[std::string(Name(static_cast<Kind>(i)))] = kinds[i].count();
   }
   return json;
 }
@@ -66,13 +65,18 @@ Json ComponentsJson(const ComponentBytes& components) {
 }
 
 Json PeakJson(const PlanPeak& peak) {
+  KindBytes kinds = peak.activation_kinds;
+  for (size_t i = 0; i < kinds.size(); ++i) kinds[i] += peak.temporary_kinds[i];
   return {{"allocated", peak.allocated.count()},
           {"step", peak.step},
           {"phase", peak.phase},
           {"module", peak.module},
           {"op", peak.op},
           {"components", ComponentsJson(peak.components)},
-          {"kinds", KindsJson(peak)},
+          {"kinds", KindsJson(kinds)},
+          {"kinds_of",
+           {{Name(Component::kActivations), KindsJson(peak.activation_kinds)},
+            {Name(Component::kTemporaries), KindsJson(peak.temporary_kinds)}}},
           {"modules", ModulesJson(peak)}};
 }
 
