@@ -2,6 +2,8 @@
 //
 // headroom diff: two runs side by side.
 
+#include <unistd.h>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -149,7 +151,7 @@ ExitCode RunDiff(std::span<const std::string> words) {
   const Result<Arguments> arguments = ParseArguments(DiffSyntax(), words);
   if (!arguments.ok()) return Fail("diff", arguments.error());
   if (arguments->wants_help()) return Print(HelpText(DiffSyntax()));
-  const Result<TextStyle> style = StyleOf(*arguments);
+  const Result<TextStyle> style = StyleOf(*arguments, STDOUT_FILENO, kFewestColumns);
   if (!style.ok()) return Fail("diff", style.error());
   const Result<std::string> text = Compare(*arguments, *style);
   return text.ok() ? Print(*text) : Fail("diff", text.error());

@@ -2,6 +2,8 @@
 //
 // headroom explain: what a run that is over did with its memory.
 
+#include <unistd.h>
+
 #include <charconv>
 #include <vector>
 
@@ -139,7 +141,7 @@ ExitCode RunExplain(std::span<const std::string> words) {
   const Result<Arguments> arguments = ParseArguments(ExplainSyntax(), words);
   if (!arguments.ok()) return Fail("explain", arguments.error());
   if (arguments->wants_help()) return Print(HelpText(ExplainSyntax()));
-  const Result<TextStyle> style = StyleOf(*arguments);
+  const Result<TextStyle> style = StyleOf(*arguments, STDOUT_FILENO, kFewestColumns);
   if (!style.ok()) return Fail("explain", style.error());
   const Result<std::string> text = Explain(*arguments, *style);
   return text.ok() ? Print(*text) : Fail("explain", text.error());

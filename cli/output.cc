@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,8 +19,8 @@
 namespace headroom::cli {
 namespace {
 
-constexpr int kNarrowest = 80;
 constexpr int kWidest = 110;
+constexpr int kWithoutTerminal = 80;
 
 std::string_view Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -37,10 +38,14 @@ bool LocaleIsUtf8() {
   return false;
 }
 
-int TerminalWidth(int descriptor) {
+// POSIX: what a user puts into COLUMNS comes before what the terminal says of itself.
+int WidthOf(int descriptor, int narrowest) {
+  const std::string_view columns = Environment("COLUMNS");
+  int width = 0;
+  std::from_chars(columns.data(), columns.data() + columns.size(), width);
   winsize size{};
-  if (::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kNarrowest;
-  return std::clamp<int>(size.ws_col, kNarrowest, kWidest);
+  if (width <= 0 && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+  return width > 0 ? std::clamp(width, narrowest, kWidest) : kWithoutTerminal;
 }
 
 // What a user's file holds must not move the cursor or start a second line.
@@ -55,9 +60,11 @@ std::string OneLine(std::string_view message) {
 
 }  // namespace
 
-Result<TextStyle> StyleOf(const Arguments& arguments) { return StyleOf(arguments, STDOUT_FILENO); }
+Result<TextStyle> StyleOf(const Arguments& arguments) {
+  return StyleOf(arguments, STDOUT_FILENO, kTableColumns);
+}
 
-Result<TextStyle> StyleOf(const Arguments& arguments, int descriptor) {
+Result<TextStyle> StyleOf(const Arguments& arguments, int descriptor, int narrowest) {
   const std::string when = arguments.Value("--color").value_or("auto");
   constexpr std::string_view kChoices[] = {"auto", "always", "never"};
   if (std::ranges::find(kChoices, when) == std::end(kChoices)) {
@@ -68,7 +75,7 @@ Result<TextStyle> StyleOf(const Arguments& arguments, int descriptor) {
   TextStyle style;
   style.colour = when == "always" || (when == "auto" && able);
   style.unicode = LocaleIsUtf8() && (terminal || when == "always");
-  style.width = terminal ? TerminalWidth(descriptor) : kNarrowest;
+  style.width = WidthOf(descriptor, narrowest);
   return style;
 }
 

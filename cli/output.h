@@ -21,8 +21,11 @@ inline constexpr Flag kColorFlag = {"--color", Takes::kValue, "WHEN",
 // What standard output can show, given --color. Colours on a terminal (unless NO_COLOR is set or
 // TERM is dumb), Unicode when the locale is UTF-8, both only there unless --color always.
 Result<TextStyle> StyleOf(const Arguments& arguments);
-// The same of another descriptor, STDERR_FILENO say.
-Result<TextStyle> StyleOf(const Arguments& arguments, int descriptor);
+// The same of another descriptor, STDERR_FILENO say, and for text that fits fewer columns than the
+// 80 that most tables take. COLUMNS comes before what a terminal says of its width.
+Result<TextStyle> StyleOf(const Arguments& arguments, int descriptor, int narrowest);
+inline constexpr int kTableColumns = 80;
+inline constexpr int kFewestColumns = 40;
 
 // Writes `text` to the descriptor. False when its reader has gone; any other failure is an error.
 Result<bool> Write(int descriptor, std::string_view text);

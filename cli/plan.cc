@@ -2,6 +2,8 @@
 //
 // headroom plan: the memory of a training run before it runs.
 
+#include <unistd.h>
+
 #include "arguments.h"
 #include "base/file.h"
 #include "command.h"
@@ -55,7 +57,7 @@ ExitCode RunPlan(std::span<const std::string> words) {
   const Result<Arguments> arguments = ParseArguments(PlanSyntax(), words);
   if (!arguments.ok()) return Fail("plan", arguments.error());
   if (arguments->wants_help()) return Print(HelpText(PlanSyntax()));
-  const Result<TextStyle> style = StyleOf(*arguments);
+  const Result<TextStyle> style = StyleOf(*arguments, STDOUT_FILENO, kFewestColumns);
   if (!style.ok()) return Fail("plan", style.error());
   const Result<PlanOptions> options = ReadPlanOptions(*arguments);
   if (!options.ok()) return Fail("plan", options.error());

@@ -257,8 +257,9 @@ Result<ExitCode> Watch(std::span<const std::string> words) {
   if (dashes != words.end() && command.empty()) {
     return Error::BadInput("no command behind --: write headroom watch -- python train.py");
   }
-  HEADROOM_ASSIGN_OR_RETURN(const TextStyle style,
-                            StyleOf(arguments, command.empty() ? STDOUT_FILENO : STDERR_FILENO));
+  HEADROOM_ASSIGN_OR_RETURN(
+      const TextStyle style,
+      StyleOf(arguments, command.empty() ? STDOUT_FILENO : STDERR_FILENO, kFewestColumns));
   HEADROOM_ASSIGN_OR_RETURN(const WatchOptions options, ReadWatchOptions(arguments, command));
   HEADROOM_ASSIGN_OR_RETURN(const Nvml nvml, Nvml::Open());
   return command.empty() ? Live(nvml, options, style) : RunCommand(nvml, options, style);

@@ -103,22 +103,26 @@ std::vector<Rung> Rungs(const DeviceRecording& device) {
 
 std::string LadderText(const Recording& recording, const DeviceRecording& device,
                        const TextStyle& style) {
+  // A narrow terminal has no room for the time and the bar.
+  const int bar_width = style.width - 2 - 8 - 15 - 15 - 10 - 2;
+  const bool narrow = bar_width < 4;
   std::string out = Paint(style, Colour::kDim,
                           Format("  {}{}{}{}", PadRight("", 8), PadLeft(OwnName(recording), 15),
-                                 PadLeft("card used", 15), PadLeft("at", 10))) +
+                                 PadLeft("card used", 15), narrow ? "" : PadLeft("at", 10))) +
                     '\n';
   const std::vector<Rung> rungs = Rungs(device);
   Bytes highest(1);
   for (const Rung& rung : rungs) highest = std::max(highest, rung.used);
-  const int bar_width = style.width - 2 - 8 - 15 - 15 - 10 - 2;
   for (const Rung& rung : rungs) {
     const double share =
         static_cast<double>(rung.used.count()) / static_cast<double>(highest.count());
-    std::string line =
-        Format("  {}{}{}{}  {}", PadRight(rung.name, 8),
-               PadLeft(rung.own ? FormatMiB(*rung.own) : "", 15), PadLeft(FormatMiB(rung.used), 15),
-               PadLeft(rung.seconds ? Format("{:.2f} s", *rung.seconds) : "", 10),
-               Paint(style, Colour::kBlue, Bar(style, share, bar_width)));
+    std::string line = Format("  {}{}{}", PadRight(rung.name, 8),
+                              PadLeft(rung.own ? FormatMiB(*rung.own) : "", 15),
+                              PadLeft(FormatMiB(rung.used), 15));
+    if (!narrow) {
+      line += PadLeft(rung.seconds ? Format("{:.2f} s", *rung.seconds) : "", 10) + "  " +
+              Paint(style, Colour::kBlue, Bar(style, share, bar_width));
+    }
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + '\n';
   }

@@ -132,7 +132,7 @@ std::string Failure(const ExplainReport& report, const TextStyle& style) {
 std::string Stays(const ExplainReport& report, const TextStyle& style) {
   const FinalMemory& end = report.final_memory;
   if (end.reserved == Bytes(0) && end.allocated == Bytes(0)) return "";
-  TextTable table({{"MiB"}, {"what", Align::kLeft}, {"freed by", Align::kLeft}});
+  TextTable table({{"MiB"}, {"what", Align::kLeft}, {"freed by", Align::kLeft, true}});
   for (int i = 0; i <= static_cast<int>(Component::kCache); ++i) {
     const Bytes size = end.components[static_cast<size_t>(i)];
     if (size == Bytes(0)) continue;
@@ -153,7 +153,7 @@ std::string Stays(const ExplainReport& report, const TextStyle& style) {
 std::string Fragmentation(const ExplainReport& report, const TextStyle& style) {
   const FinalMemory& end = report.final_memory;
   std::string out = Heading(style, "Fragmentation");
-  TextTable table({{"MiB"}, {"", Align::kLeft}});
+  TextTable table({{"MiB"}, {"", Align::kLeft, true}});
   table.Add({MiBNumber(report.run.reserved - report.run.allocated),
              "reserved beyond what is allocated, peak against peak"});
   if (end.reserved > Bytes(0)) {
@@ -164,7 +164,8 @@ std::string Fragmentation(const ExplainReport& report, const TextStyle& style) {
   }
   out += table.Text(style);
   if (report.trials.empty()) return out;
-  TextTable trials({{"MiB"}, {"reserved when these requests are played through", Align::kLeft}});
+  TextTable trials(
+      {{"MiB"}, {"reserved when these requests are played through", Align::kLeft, true}});
   trials.Add({MiBNumber(report.run.reserved), "(as recorded)"});
   for (const AllocatorTrial& trial : report.trials) {
     std::string name = trial.name;

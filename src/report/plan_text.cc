@@ -75,9 +75,8 @@ std::string Ladder(const PlanReport& report, const TextStyle& style) {
 // Load peak, weights, prefill, decode: what each needs in tensors.
 std::string GenerationTable(const GenerationFigures& figures, const TextStyle& style) {
   const auto line = [&](std::string_view name, Bytes size, std::string_view meaning) {
-    return WithoutTrailingSpaces(Format("{}{}{}  {}", Margin(), PadRight(name, 16),
-                                        PadLeft(FormatMiB(size), 13),
-                                        Paint(style, Colour::kDim, meaning)));
+    return MeaningLine(style, Margin() + PadRight(name, 16) + PadLeft(FormatMiB(size), 13),
+                       meaning);
   };
   return line("load peak", figures.load_peak, "while the weights come onto the device") +
          line("weights", figures.weights, "and the model's buffers, once there") +
@@ -140,6 +139,10 @@ class ModuleTable {
       widths_.push_back(width);
       name_width_ -= width;
     }
+    // Where a name would have no room the last columns give way.
+    for (; name_width_ < kNarrowestName && columns_.size() > 1; columns_.pop_back()) {
+      name_width_ += widths_[columns_.size() - 1];
+    }
   }
 
   std::string Header() const {
@@ -171,6 +174,8 @@ class ModuleTable {
     for (int i = 0; i < kAllocatedComponentCount; ++i) all.push_back(static_cast<Component>(i));
     return all;
   }
+
+  static constexpr int kNarrowestName = 18;
 
   const TextStyle& style_;
   std::vector<ModuleColumn> columns_;

@@ -16,11 +16,17 @@ constexpr double kSmallestKind = 0.02;
 constexpr size_t kMostKinds = 6;
 
 // A line of the component table. Name, MiB, share and bytes per parameter end at columns 26, 38, 48
-// and 62.
-std::string Row(std::string_view name, Bytes size, std::string_view share,
-                std::string_view per_parameter) {
-  return WithoutTrailingSpaces(Margin() + PadRight(name, 24) + PadLeft(MiBNumber(size), 12) +
-                               PadLeft(share, 10) + PadLeft(per_parameter, 14));
+// and 62; where there are fewer, at 22, 32 and 40.
+std::string Row(const TextStyle& style, std::string_view name, std::string_view size,
+                std::string_view share, std::string_view per_parameter) {
+  constexpr int kWide = 62;
+  std::string row = Margin();
+  if (style.width < kWide) {
+    row += PadRight(name, 20) + PadLeft(size, 10) + PadLeft(share, 8);
+  } else {
+    row += PadRight(name, 24) + PadLeft(size, 12) + PadLeft(share, 10) + PadLeft(per_parameter, 14);
+  }
+  return WithoutTrailingSpaces(std::move(row));
 }
 
 // The largest kinds of one component, one dim row each, the rest summed.
@@ -39,8 +45,9 @@ std::string KindRows(const TextStyle& style, const KindBytes& kinds, Bytes devic
   std::string out;
   size_t shown = 0;
   const auto add = [&](std::string_view name, Bytes size) {
-    out += PaintLines(style, Colour::kDim,
-                      Row("    " + std::string(name), size, Percent(Share(size, device)), ""));
+    out += PaintLines(
+        style, Colour::kDim,
+        Row(style, "    " + std::string(name), MiBNumber(size), Percent(Share(size, device)), ""));
   };
   for (const Entry& entry : entries) {
     if (shown < kMostKinds && Share(entry.size, total) >= kSmallestKind) {
@@ -65,14 +72,15 @@ std::string SumRow(const TextStyle& style, std::string_view name, Bytes size,
                    const PlanReport& report) {
   const std::string per = name == "allocated" ? PerParameter(size, report) : "";
   return PaintLines(style, Colour::kBold,
-                    Row("= " + std::string(name), size, Percent(Share(size, report.device)), per));
+                    Row(style, "= " + std::string(name), MiBNumber(size),
+                        Percent(Share(size, report.device)), per));
 }
 
 std::string ComponentRow(const TextStyle& style, const PlanReport& report, Component component) {
   const Bytes size = report.peak.components[static_cast<size_t>(component)];
   const std::string name = ComponentMark(style, component) + " " + std::string(Name(component));
   const bool allocated = static_cast<int>(component) < kAllocatedComponentCount;
-  return Row(name, size, Percent(Share(size, report.device)),
+  return Row(style, name, MiBNumber(size), Percent(Share(size, report.device)),
              allocated ? PerParameter(size, report) : "");
 }
 
@@ -115,11 +123,23 @@ std::string WithoutTrailingSpaces(std::string line) {
   return line + '\n';
 }
 
+std::string MeaningLine(const TextStyle& style, std::string_view lead, std::string_view meaning) {
+  constexpr int kGap = 2;
+  const bool fits = DisplayWidth(lead) + kGap + DisplayWidth(meaning) <= style.width;
+  if (fits) {
+    const std::string gap = meaning.empty() ? "" : std::string(kGap, ' ');
+    return Format("{}{}{}\n", lead, gap, Paint(style, Colour::kDim, meaning));
+  }
+  return std::string(lead) + '\n' +
+         PaintLines(style, Colour::kDim, Paragraph(style, std::string(3 * kMargin, ' '), meaning));
+}
+
 std::string TotalLine(const TextStyle& style, std::string_view name, Bytes size,
                       std::string_view meaning) {
-  return Format("{}{}{}  {}\n", Margin(), PadRight(name, 11),
-                Paint(style, Colour::kBold, PadLeft(FormatMiB(size), 13)),
-                Paint(style, Colour::kDim, meaning));
+  return MeaningLine(
+      style,
+      Margin() + PadRight(name, 11) + Paint(style, Colour::kBold, PadLeft(FormatMiB(size), 13)),
+      meaning);
 }
 
 std::string PeakSentence(const PlanPeak& peak) {
@@ -133,11 +153,8 @@ std::string PeakSentence(const PlanPeak& peak) {
 }
 
 std::string ComponentTable(const PlanReport& report, const TextStyle& style) {
-  std::string out = PaintLines(
-      style, Colour::kDim,
-      WithoutTrailingSpaces(Format(
-          "{}{}{}{}{}", Margin(), PadRight("component", 24), PadLeft("MiB", 12),
-          PadLeft("share", 10), PadLeft(report.header.parameters == 0 ? "" : "B/parameter", 14))));
+  const std::string_view per = report.header.parameters == 0 ? "" : "B/parameter";
+  std::string out = PaintLines(style, Colour::kDim, Row(style, "component", "MiB", "share", per));
   for (int i = 0; i < kAllocatedComponentCount; ++i) {
     if (report.peak.components[static_cast<size_t>(i)] == Bytes(0)) continue;
     const auto component = static_cast<Component>(i);
@@ -164,33 +181,74 @@ std::string Bullets(const TextStyle& style, const std::vector<std::string>& line
   return out;
 }
 
+// What there is room for: the columns that are shown, how wide, and how far apart.
+struct TextTable::Layout {
+  std::vector<size_t> shown;
+  std::vector<int> widths;  // of all columns
+  int gap = 2;
+  int Total() const {
+    int total = kMargin + gap * (static_cast<int>(shown.size()) - 1);
+    for (const size_t i : shown) total += widths[i];
+    return total;
+  }
+};
+
+TextTable::Layout TextTable::Fit(int width) const {
+  constexpr int kNarrowestLast = 16;
+  constexpr int kNarrowestText = 12;
+  Layout layout;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    layout.shown.push_back(i);
+    layout.widths.push_back(DisplayWidth(columns_[i].name));
+    for (const auto& row : rows_) {
+      layout.widths[i] = std::max(layout.widths[i], DisplayWidth(row[i]));
+    }
+  }
+  const std::vector<int> natural = layout.widths;
+  const auto shrink = [&](size_t column, int narrowest) {
+    int& now = layout.widths[column];
+    const int over = layout.Total() - width;
+    if (over > 0) now = std::min(now, std::max(now - over, narrowest));
+  };
+  shrink(columns_.size() - 1, kNarrowestLast);
+  if (layout.Total() > width) layout.gap = 1;
+  for (size_t i = columns_.size(); i-- > 0;) {
+    if (columns_[i].align == Align::kLeft) shrink(i, kNarrowestText);
+  }
+  // Numbers cannot be cut: the last ones give way.
+  for (size_t i = columns_.size(); i-- > 1 && layout.Total() > width;) {
+    if (columns_[i].align == Align::kRight) std::erase(layout.shown, i);
+  }
+  for (const size_t i : layout.shown) {
+    if (columns_[i].align == Align::kRight) continue;
+    layout.widths[i] = std::min(natural[i], layout.widths[i] + std::max(0, width - layout.Total()));
+  }
+  return layout;
+}
+
 std::string TextTable::Line(const TextStyle& style, const std::vector<std::string>& cells,
-                            const std::vector<int>& widths) const {
+                            const Layout& layout) const {
   std::string line(kMargin, ' ');
-  for (size_t i = 0; i < cells.size(); ++i) {
-    if (i > 0) line += "  ";
-    const std::string cell = CutEnd(style, cells[i], widths[i]);
-    line +=
-        columns_[i].align == Align::kLeft ? PadRight(cell, widths[i]) : PadLeft(cell, widths[i]);
+  for (const size_t i : layout.shown) {
+    if (i != layout.shown.front()) line.append(static_cast<size_t>(layout.gap), ' ');
+    const int width = layout.widths[i];
+    if (columns_[i].wraps && DisplayWidth(cells[i]) > width) {
+      TextStyle narrow = style;
+      narrow.width = DisplayWidth(line) + width;
+      return Paragraph(narrow, line, cells[i]);
+    }
+    const std::string cell = CutEnd(style, cells[i], width);
+    line += columns_[i].align == Align::kLeft ? PadRight(cell, width) : PadLeft(cell, width);
   }
   return WithoutTrailingSpaces(std::move(line));
 }
 
 std::string TextTable::Text(const TextStyle& style) const {
-  constexpr int kNarrowestLast = 16;
-  std::vector<int> widths;
-  int left = style.width - kMargin;
+  const Layout layout = Fit(style.width);
   std::vector<std::string> names;
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    names.emplace_back(columns_[i].name);
-    int width = DisplayWidth(columns_[i].name);
-    for (const auto& row : rows_) width = std::max(width, DisplayWidth(row[i]));
-    if (i + 1 == columns_.size()) width = std::min(width, std::max(left, kNarrowestLast));
-    widths.push_back(width);
-    left -= width + 2;
-  }
-  std::string out = PaintLines(style, Colour::kDim, Line(style, names, widths));
-  for (const auto& row : rows_) out += Line(style, row, widths);
+  for (const Column& column : columns_) names.emplace_back(column.name);
+  std::string out = PaintLines(style, Colour::kDim, Line(style, names, layout));
+  for (const auto& row : rows_) out += Line(style, row, layout);
   return out;
 }
 

@@ -31,6 +31,8 @@ std::string PaintLines(const TextStyle& style, Colour colour, std::string_view l
 // An empty line and the bold text.
 std::string Heading(const TextStyle& style, std::string_view text);
 // "  allocated    6,578.8 MiB  the tensors, at the peak"
+// `lead` and what it means, on a line of its own where both do not fit on one.
+std::string MeaningLine(const TextStyle& style, std::string_view lead, std::string_view meaning);
 std::string TotalLine(const TextStyle& style, std::string_view name, Bytes size,
                       std::string_view meaning);
 // "Peak in step 2, backward, at bert.encoder.layer.23 (AddmmBackward0)"
@@ -42,13 +44,15 @@ std::string ComponentTable(const PlanReport& report, const TextStyle& style);
 std::string Bullets(const TextStyle& style, const std::vector<std::string>& lines);
 
 // Rows under headings. Columns are as wide as their widest cell; the last one takes what is left of
-// the line and is shortened to it.
+// the line and is shortened to it. On a narrow terminal words are shortened first, and then the
+// last numbers left out.
 class TextTable {
  public:
   enum class Align : uint8_t { kLeft, kRight };
   struct Column {
     std::string_view name;
     Align align = Align::kRight;
+    bool wraps = false;  // of the last column: is continued on the next line, not shortened
   };
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
   // REQUIRES: a cell for every column.
@@ -58,8 +62,10 @@ class TextTable {
   std::string Text(const TextStyle& style) const;
 
  private:
+  struct Layout;
+  Layout Fit(int width) const;
   std::string Line(const TextStyle& style, const std::vector<std::string>& cells,
-                   const std::vector<int>& widths) const;
+                   const Layout& layout) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;

@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <sstream>
+#include <string>
+
+#include "report/sections.h"
 
 namespace headroom {
 namespace {
@@ -26,6 +30,20 @@ TEST(Text, NumbersHaveThousandsAndNeverVanish) {
   EXPECT_EQ(MiBNumber(Bytes(0)), "0.0");
   EXPECT_EQ(Thousands(335143938), "335,143,938");
   EXPECT_EQ(Percent(0.1672), "16.7 %");
+}
+
+TEST(TextTable, FitsNarrowTerminals) {
+  using Align = TextTable::Align;
+  TextTable table({{"name", Align::kLeft}, {"A"}, {"B"}, {"share"}, {"what", Align::kLeft, true}});
+  table.Add({"activations of all layers", "1,234.5", "2,345.6", "+12.34 %", "goes when they go"});
+  for (const int width : {40, 50, 60, 80}) {
+    std::istringstream lines(table.Text({.width = width}));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(DisplayWidth(line), width);
+  }
+  EXPECT_EQ(table.Text({.width = 40}),
+            "  name                    A what\n"
+            "  activations of... 1,234.5 goes when\n"
+            "                            they go\n");
 }
 
 TEST(Text, StackedBarFillsItsWidthExactly) {

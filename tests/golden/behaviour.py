@@ -4,12 +4,17 @@
 whole, colours that come and go."""
 
 import argparse
+import fcntl
 import json
 import os
 import pathlib
+import pty
+import re
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
@@ -20,7 +25,8 @@ HEADROOM = ""
 
 
 def run(*words, env=None, **options):
-    variables = {**os.environ, "LC_ALL": "C", "HOME": str(DATA / "home"), **(env or {})}
+    outer = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    variables = {**outer, "LC_ALL": "C", "HOME": str(DATA / "home"), **(env or {})}
     options.setdefault("stdout", subprocess.PIPE)
     return subprocess.run([HEADROOM, *words], cwd=DATA, env=variables, stderr=subprocess.PIPE,
                           timeout=60, **options)
@@ -52,6 +58,43 @@ class Output(unittest.TestCase):
                       [*PLAN, "--by-module"], ["score", "unsupported.jsonl"]):
             for line in run(*words).stdout.decode().splitlines():
                 self.assertLessEqual(len(line), 80, line)
+
+    def too_wide(self, text, columns):
+        """Lines beyond `columns` that could have been broken: names and calls cannot."""
+        return [line for line in text.splitlines()
+                if len(line) > columns and len(max(line.split(), key=len)) < columns // 2]
+
+    def test_text_keeps_to_narrow_terminals(self):
+        snapshots = DATA.parents[1] / "data" / "snapshots"
+        recording = str(snapshots / "oom-gpt2.pickle.gz")
+        for columns in (40, 60, 80):
+            for words in (PLAN, [*PLAN, "--by-module"], [*PLAN, "--gpu", "A100 80GB"],
+                          ["plan", "openai-community/gpt2", "--generate", "--batch", "2", "--seq", "64",
+                           "--max-new-tokens", "8"], ["explain", recording],
+                          ["explain", str(snapshots / "oom-gpt2.txt")],
+                          ["diff", "plan_small.json", "plan_large.json"]):
+                text = run(*words, env={"COLUMNS": str(columns)}).stdout.decode()
+                self.assertGreater(len(text), 500, words)
+                self.assertEqual(self.too_wide(text, columns), [], (columns, words))
+
+    def test_width_is_that_of_the_terminal(self):
+        try:
+            ours, theirs = pty.openpty()
+        except OSError:
+            self.skipTest("this system has no pseudo terminals")
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 50, 0, 0))
+        run(*PLAN, stdout=theirs)
+        os.close(theirs)
+        text = b""
+        try:
+            while part := os.read(ours, 1 << 16):
+                text += part
+        except OSError:  # Linux says so at the end
+            pass
+        os.close(ours)
+        text = re.sub("\x1b\\[[0-9;]*m", "", text.decode())
+        self.assertEqual(self.too_wide(text, 50), [])
+        self.assertGreater(max(map(len, text.splitlines())), 40)
 
     def test_hostile_names_stay_on_one_line(self):
         done = run("plan", "no\nsuch\x1b[31mmodel")
