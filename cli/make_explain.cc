@@ -293,6 +293,11 @@ ExplainReport BuildExplainReport(const StudiedSnapshot& study, std::string name)
   report.trials = std::move(trials.trials);
   report.final_memory = FinalOf(study);
   report.notes = study.classes.notes;
+  if (replay.untold > Bytes(0)) {
+    report.notes.push_back(
+        Format("{} were reserved of which the file does not tell: blocks lay there",
+               FormatMiB(replay.untold)));
+  }
   if (!trials.note.empty()) report.notes.push_back(std::move(trials.note));
   if (replay.contradictions > 0) {
     report.notes.push_back(Format("{} events contradict the rest of the recording",

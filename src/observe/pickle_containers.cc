@@ -19,7 +19,6 @@ using Tag = PickleValue::Tag;
 constexpr uint64_t kSlack = uint64_t{1} << 20;
 // Picklers number their memo from 0 up; optimizers of pickles leave small gaps.
 constexpr uint64_t kLargestMemoGap = uint64_t{1} << 12;
-constexpr size_t kLongestName = 200;
 constexpr uint32_t kLongestPairMember = 1U << 30;
 
 }  // namespace
@@ -379,37 +378,6 @@ std::string_view PickleReader::Describe(PickleValue value) {
       return "an object";
   }
   return "a value";
-}
-
-PickleReader::Next PickleReader::Refuse(uint8_t opcode, Cursor& cursor) {
-  if (PickleOpcode(opcode) == PickleOpcode::kGlobal ||
-      PickleOpcode(opcode) == PickleOpcode::kInst) {
-    const std::optional<std::string_view> module = Line(cursor, kLongestName);
-    if (!module) return RefuseImport("a name", "without an end");
-    const size_t length = module->size() + 2;
-    const std::string text(*module);
-    if (!Need(cursor, length + 1)) return RefuseImport(text, "");
-    const std::string_view rest(
-        cursor.at + length,
-        std::min<size_t>(static_cast<size_t>(cursor.end - cursor.at) - length, kLongestName));
-    return RefuseImport(text, rest.substr(0, rest.find('\n')));
-  }
-  if (PickleOpcode(opcode) == PickleOpcode::kStackGlobal) {
-    const auto name = [&](size_t from_top) -> std::string_view {
-      if (top_ < from_top || !stack_[top_ - from_top].is(Tag::kString)) return "?";
-      return strings_.Get(StringId(stack_[top_ - from_top].number())).substr(0, kLongestName);
-    };
-    return RefuseImport(name(2), name(1));
-  }
-  const std::string_view name = PickleOpcodeName(opcode);
-  if (name.empty()) return FailWith(Format("no pickle: byte 0x{:02x} is no instruction", opcode));
-  return FailWith(Format("the instruction {} has no place in a memory snapshot", name));
-}
-
-PickleReader::Next PickleReader::RefuseImport(std::string_view module, std::string_view name) {
-  std::string what = MakePrintable(Format("{}.{}", module, name));
-  std::replace(what.begin(), what.end(), '\n', ' ');
-  return FailWith(Format("this file wants to import {}", what));
 }
 
 }  // namespace headroom::observe

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of PickleReader that reads objects as data: a name, arguments and a state, never made.
+// The part of PickleReader that meets what a pickle would import and call: refused by its name, or
+// read as data: a name, arguments and a state, never made.
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/format.h"
 #include "observe/pickle_reader.h"
 
 namespace headroom::observe {
@@ -9,6 +15,7 @@ namespace {
 using Tag = PickleValue::Tag;
 
 constexpr size_t kLongestName = 1024;
+constexpr size_t kLongestRefused = 200;
 
 }  // namespace
 
@@ -90,6 +97,37 @@ PickleReader::Next PickleReader::PushGlobal(Cursor& cursor) {
     if (text.size() >= length + kLongestName) return FailWith("a name without an end");
     seen = text.size();
   }
+}
+
+PickleReader::Next PickleReader::Refuse(uint8_t opcode, Cursor& cursor) {
+  if (PickleOpcode(opcode) == PickleOpcode::kGlobal ||
+      PickleOpcode(opcode) == PickleOpcode::kInst) {
+    const std::optional<std::string_view> module = Line(cursor, kLongestRefused);
+    if (!module) return RefuseImport("a name", "without an end");
+    const size_t length = module->size() + 2;
+    const std::string text(*module);
+    if (!Need(cursor, length + 1)) return RefuseImport(text, "");
+    const std::string_view rest(
+        cursor.at + length,
+        std::min<size_t>(static_cast<size_t>(cursor.end - cursor.at) - length, kLongestRefused));
+    return RefuseImport(text, rest.substr(0, rest.find('\n')));
+  }
+  if (PickleOpcode(opcode) == PickleOpcode::kStackGlobal) {
+    const auto name = [&](size_t from_top) -> std::string_view {
+      if (top_ < from_top || !stack_[top_ - from_top].is(Tag::kString)) return "?";
+      return strings_.Get(StringId(stack_[top_ - from_top].number())).substr(0, kLongestRefused);
+    };
+    return RefuseImport(name(2), name(1));
+  }
+  const std::string_view name = PickleOpcodeName(opcode);
+  if (name.empty()) return FailWith(Format("no pickle: byte 0x{:02x} is no instruction", opcode));
+  return FailWith(Format("the instruction {} has no place in a memory snapshot", name));
+}
+
+PickleReader::Next PickleReader::RefuseImport(std::string_view module, std::string_view name) {
+  std::string what = MakePrintable(Format("{}.{}", module, name));
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  return FailWith(Format("this file wants to import {}", what));
 }
 
 }  // namespace headroom::observe

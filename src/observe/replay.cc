@@ -257,6 +257,7 @@ Result<Replay> Player::Play() {
   reserved_ = std::max<int64_t>(0, replay_.final_state.reserved.count() - reserved_net);
   replay_.start_allocated = replay_.peak_allocated = Bytes(allocated_);
   replay_.start_reserved = replay_.peak_reserved = Bytes(reserved_);
+  replay_.untold = std::max(Bytes(0), Bytes(allocated_ - reserved_));
   for (uint32_t i = replay_.events.first; i < replay_.events.end(); ++i) {
     PlayEvent(i);
     if (allocated_ > kMostBytes) {
@@ -267,9 +268,12 @@ Result<Replay> Player::Play() {
       replay_.peak_event = i;
     }
     replay_.peak_reserved = std::max(replay_.peak_reserved, Bytes(reserved_));
+    replay_.untold = std::max(replay_.untold, Bytes(allocated_ - reserved_));
   }
   replay_.end_allocated = Bytes(allocated_);
-  replay_.end_reserved = Bytes(reserved_);
+  replay_.end_reserved = Bytes(reserved_) + replay_.untold;
+  replay_.start_reserved += replay_.untold;
+  replay_.peak_reserved += replay_.untold;
   return std::move(replay_);
 }
 

@@ -70,6 +70,9 @@ struct Replay {
   Bytes peak_reserved;
   Bytes end_allocated;
   Bytes end_reserved;
+  // Reserved of which neither segments nor events tell, as in a trace without segments: blocks lay
+  // in it. Part of the reserved totals.
+  Bytes untold;
   uint32_t peak_event = kNoEvent;  // the first at which allocated is highest; kNoEvent: the start
   std::vector<SegmentEvent> segments;  // in order, as are
   std::vector<OomEvent> ooms;

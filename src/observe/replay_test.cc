@@ -269,6 +269,19 @@ TEST(Replay, WorksWithoutSegments) {
   EXPECT_EQ(replay->end_reserved.count(), 20 * kMiB);
 }
 
+TEST(Replay, TakesForReservedWhatBlocksLayInWhereNoSegmentIsTold) {
+  Snapshot snapshot;
+  AddEvent(&snapshot, Action::kAlloc, 0x1000, 3 * kMiB);
+  AddEvent(&snapshot, Action::kFreeCompleted, 0x1000, 3 * kMiB);
+  AddEvent(&snapshot, Action::kAlloc, 0x1000, kMiB);
+  snapshot.devices.push_back({0, 3});
+  const Replay replay = ReplayDevice(snapshot, 0).value();
+  EXPECT_EQ(replay.untold, MiB(3));
+  EXPECT_EQ(replay.peak_reserved, MiB(3));
+  EXPECT_EQ(replay.end_reserved, MiB(3));
+  EXPECT_EQ(ReservedAfter(replay, 0), MiB(3));
+}
+
 TEST(Replay, CountsContradictionsInsteadOfBelievingThem) {
   Snapshot snapshot;
   AddEvent(&snapshot, Action::kAlloc, 512, 1000);

@@ -172,10 +172,10 @@ Result<Snapshot> SnapshotBuilder::Finish(PickleReader& reader, PickleValue top) 
   snapshot_.protocol = reader.protocol();
   snapshot_.era = Era();
   const auto warn = [&](uint64_t count, std::string_view what) {
-    if (count > 0) snapshot_.warnings.push_back(Format("{} {}", count, what));
+    if (count > 0) snapshot_.warnings.push_back(Format("{}: {}", what, count));
   };
-  warn(unknown_actions_, "events of an unknown kind are left out");
-  warn(wrong_types_, "fields are not of the type that PyTorch writes and read as empty");
+  warn(unknown_actions_, "events of an unknown kind, left out");
+  warn(wrong_types_, "fields that are not of the type that PyTorch writes, read as empty");
   if (contexts_overflowed_) {
     snapshot_.warnings.push_back("too many different user_metadata texts: some are left out");
   }

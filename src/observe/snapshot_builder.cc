@@ -334,7 +334,9 @@ uint64_t SnapshotBuilder::Uint(PickleReader& reader, PickleValue value, const ch
     return 0;
   }
   if (what != nullptr && *number > uint64_t{kLargestSize}) {
-    reader.Fail(Format("{} of {} bytes, which no device has", what, *number));
+    const bool negative = value.is(Tag::kInt) && value.integer() < 0;
+    reader.Fail(negative ? Format("{} of {} bytes", what, value.integer())
+                         : Format("{} of {} bytes, which no device has", what, *number));
     return 0;
   }
   return *number;

@@ -112,6 +112,12 @@ struct ExplainReport {
   std::optional<FailureReport> failure;
   FinalMemory final_memory;
   std::vector<std::string> notes;
+
+  // Whether the file tells of no byte at all.
+  bool empty() const {
+    return !failure && !has_history && run.reserved == Bytes(0) &&
+           final_memory.reserved == Bytes(0);
+  }
 };
 
 // One row a step from the marks of the run.

@@ -152,6 +152,15 @@ TEST(DiffReader, NamesWhatIsMissing) {
   }
 }
 
+TEST(ExplainText, SaysInOneSentenceThatAFileHoldsNothing) {
+  ExplainReport report;
+  report.name = "empty.pickle";
+  report.facts = {"0 events"};
+  EXPECT_EQ(ExplainText(report, TextStyle()),
+            "empty.pickle\n0 events\n\n"
+            "The file holds no memory: neither a segment nor an event.\n");
+}
+
 TEST(ExplainJson, HasTheShapeOfAPlanAndMore) {
   const Json json = Json::parse(ExplainJson(ReportOf({})));
   EXPECT_EQ(json["totals"]["allocated"], MiB(80).count());

@@ -185,17 +185,23 @@ std::string Remedies(const ExplainReport& report, const TextStyle& style) {
   return lines.empty() ? "" : Heading(style, "What would lower the peak") + Bullets(style, lines);
 }
 
-}  // namespace
-
-std::string ExplainText(const ExplainReport& report, const TextStyle& style) {
-  std::string out = Title(report, style) + VerdictText(report, style) + Totals(report, style) +
-                    Failure(report, style) + Peak(report, style) + Steps(report, style);
+std::string Sections(const ExplainReport& report, const TextStyle& style) {
+  std::string out =
+      Totals(report, style) + Failure(report, style) + Peak(report, style) + Steps(report, style);
   out += Holders(report.holders,
                  report.has_history ? "Largest holders at the peak" : "Largest holders", "where",
                  kMostHolders, style);
   out += Holders(report.modules, "By place in the model", "module", kMostModules, style);
   out += GrowthTable(report, style) + Stays(report, style) + Fragmentation(report, style) +
          Remedies(report, style);
+  return out;
+}
+
+}  // namespace
+
+std::string ExplainText(const ExplainReport& report, const TextStyle& style) {
+  std::string out = Title(report, style) + VerdictText(report, style);
+  if (!report.empty()) out += Sections(report, style);
   if (!report.notes.empty()) out += Heading(style, "Note") + Bullets(style, report.notes);
   return out;
 }

@@ -113,6 +113,7 @@ std::string FragmentationVerdict(const ExplainReport& report) {
 
 std::vector<std::string> VerdictSentences(const ExplainReport& report) {
   std::vector<std::string> sentences;
+  if (report.empty()) return {"The file holds no memory: neither a segment nor an event."};
   if (report.failure) {
     sentences = FailureVerdict(report, *report.failure);
   } else {

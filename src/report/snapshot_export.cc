@@ -155,7 +155,7 @@ class SnapshotWriter {
 
   // PyTorch's viewer joins what was unmapped with its neighbours only in files of several streams:
   // in others it forgets the stream of events, not that of segments (annotate_snapshot and
-  // map_segment, torch/utils/viz/MemoryViz.js, early 2026).
+  // map_segment, torch/utils/viz/MemoryViz.js, main of August 2025).
   void SecondStream() {
     stream_ = 1;
     Entry("snapshot", 0, 0, ledger_.events().size(), nullptr);
@@ -172,7 +172,7 @@ class SnapshotWriter {
     pickle_.Item("compile_context", "N/A");
     pickle_.Item("user_metadata", "");
     // PyTorch's viewer breaks off where there are categories and none is "unknown"
-    // (annotate_snapshot, torch/utils/viz/MemoryViz.js, early 2026).
+    // (annotate_snapshot, torch/utils/viz/MemoryViz.js, main of August 2025).
     pickle_.Item("category", born == nullptr ? "unknown" : Name(born->component));
     pickle_.Text("frames");
     born == nullptr ? pickle_.EmptyList() : Frames(*born);
