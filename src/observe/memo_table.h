@@ -3,12 +3,13 @@
 // MemoTable: what a pickle remembers, in four bytes an entry.
 //
 // A snapshot remembers every event, and a list for each, though it reads neither again: two and a
-// half entries an event, the largest table by far while a file is read. What stands in it fits into
-// 28 bits as soon as it need not say what it is (four bits do) nor where it stands (an open list
-// and a stack know their entry). The rare others lie in a table of their own.
+// half entries an event, the largest table by far while a file is read. Nearly all of them fit into
+// 32 of a PickleValue's bits. A stack does as soon as it need not say which entry it stands in; the
+// rare others lie in a table of their own.
 //
-//   entry 9: event 4,711   -> 4711 | kEvent's four bits
-//   entry 10: stack 17 of memo entry 10 + 1  -> 17 | kOwn's
+//   entry 9: event 4,711                     -> its own bits
+//   entry 10: stack 17 of memo entry 10 + 1  -> 17 | kOwn
+//   entry 11: 2.5                            -> its place in the other table | kWide
 #pragma once
 
 #include <cstddef>
@@ -28,40 +29,27 @@ class MemoTable {
   // kUnset where nothing was written. REQUIRES: index < size().
   PickleValue operator[](size_t index) const {
     const uint32_t code = codes_[index];
-    const uint64_t number = code >> kClassBits;
-    const auto which = Class(code & ((1U << kClassBits) - 1));
-    // Frames are what is read again.
-    if (which >= Class::kFirstCustom) [[likely]] {
-      return PickleValue::Custom(KindOf(which), number);
-    }
-    return Unpack(which, number, index);
+    return IsEscape(code) ? Unpack(code, index) : PickleValue::FromBits(code);
   }
   // Entries in between stay unset.
-  void Set(size_t index, PickleValue value);
+  void Set(size_t index, PickleValue value) {
+    const uint64_t bits = value.bits();
+    if (index != codes_.size() || bits > UINT32_MAX || IsEscape(bits)) {
+      SetAny(index, value);
+    } else {
+      codes_.push_back(static_cast<uint32_t>(bits));
+    }
+  }
 
  private:
-  static constexpr uint32_t kClassBits = 4;
-  static constexpr uint64_t kNumberEnd = uint64_t{1} << (32 - kClassBits);
-  static constexpr uint32_t kPairBits = 14;  // of each member of a pair
-  static constexpr uint32_t kOwnKindBits = 2;
-  enum class Class : uint8_t {
-    kUnset,
-    kWide,  // number in wide_
-    kString,
-    kTuple,
-    kList,
-    kPair,
-    kOpenList,     // of this entry
-    kOpenDict,     // likewise
-    kOwn,          // a kCustom value whose low 32 bits are this entry's number + 1
-    kFirstCustom,  // kinds 0 to 6
-  };
-  static constexpr uint64_t kCustomKinds = 16 - uint64_t(Class::kFirstCustom);
-  static uint8_t KindOf(Class which) { return uint8_t(which) - uint8_t(Class::kFirstCustom); }
+  // Tags of numbers that no pickler remembers, and so of nothing that is held by its bits.
+  static constexpr uint32_t kOwn = static_cast<uint32_t>(PickleValue::Tag::kWideInt);
+  static constexpr uint32_t kWide = static_cast<uint32_t>(PickleValue::Tag::kFloat);
+  static_assert((kOwn | 1) == kWide && kOwn % 2 == 0, "one comparison tells both");
+  static constexpr bool IsEscape(uint64_t bits) { return (bits & 14) == kOwn; }
 
-  PickleValue Unpack(Class which, uint64_t number, size_t index) const;
-  // The class and number of a value of this entry; kWide for what fits nowhere else.
-  static Class Pack(PickleValue value, size_t index, uint64_t* number);
+  void SetAny(size_t index, PickleValue value);
+  PickleValue Unpack(uint32_t code, size_t index) const;
 
   std::vector<uint32_t> codes_;
   std::vector<PickleValue> wide_;

@@ -69,8 +69,9 @@ void PickleReader::RunGets(Cursor& cursor) {
     } else {
       break;
     }
-    const PickleValue value = index < known ? memo_[index] : PickleValue();
-    if (value.is(Tag::kUnset)) break;  // Step() says what is wrong
+    if (index >= known) break;  // Step() says what is wrong
+    const PickleValue value = memo_[index];
+    if (value.is(Tag::kUnset)) break;
     stack_[top++] = value;
     at += length;
   }

@@ -64,6 +64,11 @@ class PickleValue {
   constexpr uint8_t kind() const { return static_cast<uint8_t>(bits_ >> 4 & 15); }
   constexpr uint64_t custom_number() const { return bits_ >> 8; }
   constexpr uint64_t bits() const { return bits_; }
+  static constexpr PickleValue FromBits(uint64_t bits) {
+    PickleValue value;
+    value.bits_ = bits;
+    return value;
+  }
   constexpr bool operator==(const PickleValue&) const = default;
 
  private:
