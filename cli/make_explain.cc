@@ -203,7 +203,11 @@ std::vector<std::string> Facts(const StudiedSnapshot& study) {
   const observe::Snapshot& snapshot = study.snapshot;
   std::vector<std::string> facts;
   if (!study.model.empty()) facts.push_back(study.model);
-  if (!snapshot.era.empty()) facts.push_back("written by " + snapshot.era);
+  if (study.classes.phases.stated) {
+    facts.emplace_back("written by headroom plan");
+  } else if (!snapshot.era.empty()) {
+    facts.push_back("written by " + snapshot.era);
+  }
   facts.push_back(Counted(study.replay.events.count, "event"));
   if (study.classes.phases.steps > 0) {
     facts.push_back(Counted(study.classes.phases.steps, "optimizer step"));

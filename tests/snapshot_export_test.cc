@@ -99,6 +99,7 @@ TEST(SnapshotExport, ReadsBackPhaseByPhaseAndBlockByBlock) {
   EXPECT_EQ(again.OpName(again_peak.op), ledger.OpName(peak.op));
   EXPECT_EQ(again.PhaseOf(again.peak_event())->name, "backward_end");
   EXPECT_TRUE(classes.phases.trains);
+  EXPECT_THAT(classes.notes, testing::ElementsAre(testing::HasSubstr("predicted, not recorded")));
   EXPECT_EQ(classes.phases.steps, 1);
 }
 

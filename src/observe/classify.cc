@@ -245,6 +245,8 @@ void BlockClassifier::Note() {
     notes.emplace_back(
         "the file has no history: torch.cuda.memory._record_memory_history(max_entries=1000000) "
         "before the model is loaded would have recorded when and by what memory was taken");
+  } else if (result_.phases.stated) {
+    notes.emplace_back("an export of headroom plan: predicted, not recorded");
   } else if (!result_.stacks.any_frames()) {
     notes.emplace_back(
         "no call stacks were recorded: forward and backward are told apart by where memory peaks; "

@@ -92,6 +92,7 @@ bool Finder::FindStatedPhases() {
     const auto digits = static_cast<size_t>(rest - name.data());
     if (failure != std::errc() || step < 0 || digits >= name.size()) continue;
     name.remove_prefix(digits + 1);
+    if (name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") != std::string_view::npos) continue;
     const uint32_t end = EventAt(annotation.time_us);
     AddCut(name, step, end);
     if (const std::optional<Stage> stage = StageBefore(name); stage && end > first) {
@@ -101,7 +102,8 @@ bool Finder::FindStatedPhases() {
     if (name == "optimizer_end") phases_.steps = std::max(phases_.steps, step);
     first = end;
   }
-  return !phases_.cuts.empty();
+  phases_.stated = !phases_.cuts.empty();
+  return phases_.stated;
 }
 
 // "Optimizer.step#AdamW.step", START and END (torch/optim/optimizer.py, profile_hook_step, 2.11).

@@ -40,6 +40,7 @@ struct Phases {
   std::vector<PhaseCut> cuts;    // in order
   int steps = 0;                 // that an optimizer step ended
   bool trains = false;           // some backward was seen
+  bool stated = false;           // by the file itself, an export of ours
   bool guessed = false;          // no stacks: forward and backward were told apart by the peak
   // The span in which the trace breaks off: the last, unless an optimizer step closed it.
   const PhaseSpan* open() const;
