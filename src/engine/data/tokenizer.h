@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -72,7 +73,9 @@ class Tokenizer {
   // The largest id and one: rows that an embedding needs.
   int64_t vocab_size() const;
 
-  // Writes tokenizer.json and tokenizer_config.json, which transformers loads.
+  // tokenizer.json and tokenizer_config.json, which transformers loads: their texts by name.
+  std::map<std::string, std::string> Files() const;
+  // Writes them.
   Status Save(const std::filesystem::path& folder) const;
 
  private:

@@ -181,10 +181,16 @@ Result<Tokenizer> Tokenizer::Load(const fs::path& path) {
   return Tokenizer(std::move(parts));
 }
 
-Status Tokenizer::Save(const fs::path& folder) const {
+std::map<std::string, std::string> Tokenizer::Files() const {
   const std::string config = parts_->config.empty() ? ConfigOf(*parts_).dump(2) : parts_->config;
-  HEADROOM_RETURN_IF_ERROR(WriteFileAtomically(folder / "tokenizer.json", parts_->json));
-  return WriteFileAtomically(folder / kConfigFile, config + "\n");
+  return {{"tokenizer.json", parts_->json}, {kConfigFile, config + "\n"}};
+}
+
+Status Tokenizer::Save(const fs::path& folder) const {
+  for (const auto& [name, text] : Files()) {
+    HEADROOM_RETURN_IF_ERROR(WriteFileAtomically(folder / name, text));
+  }
+  return {};
 }
 
 }  // namespace headroom::engine
