@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_data.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
 #include <string_view>
@@ -130,19 +128,10 @@ class InputReader {
     HEADROOM_ASSIGN_OR_RETURN(inputs_->tokenizer, engine::TrainByteBpe(lines, vocabulary, special));
     Assume(Format("a byte-pair tokenizer of {} tokens, learnt from {} (--tokenizer changes it)",
                   inputs_->tokenizer->vocab_size(), command_.train_file.string()));
-    return SaveLearnt();
-  }
-
-  // Its files, as texts.
-  Status SaveLearnt() {
-    const fs::path folder =
-        fs::temp_directory_path() / Format("headroom-tokenizer-{}", static_cast<int>(getpid()));
-    std::error_code ignored;
-    fs::create_directories(folder, ignored);
-    Status status = inputs_->tokenizer->Save(folder);
-    if (status.ok()) status = CopyTokenizer(folder);
-    fs::remove_all(folder, ignored);
-    return status;
+    for (auto& [name, text_of] : inputs_->tokenizer->Files()) {
+      inputs_->files[name] = text_of;
+    }
+    return {};
   }
 
   int32_t PadId() const {

@@ -14,23 +14,14 @@
 #include <string>
 #include <vector>
 
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
-
 #include "engine/cpu/cpu_ops.h"
+#include "engine/cpu/thread_pool.h"
 #include "engine/tiny_models.h"
 
 namespace headroom::engine {
 namespace {
 
 using graph::Recompute;
-
-void SetThreads([[maybe_unused]] int threads) {
-#if defined(_OPENMP)
-  omp_set_num_threads(threads);
-#endif
-}
 
 // Large enough that ops are shared among threads, and have several tiles.
 TinyModel Larger(TinyModel model) {
@@ -65,10 +56,10 @@ TEST(SameBits, OnOneThreadAndOnTwo) {
       options.precision = precision;
       TinyRun one(model, options);
       TinyRun two(model, options);
-      SetThreads(1);
+      cpu::ThreadPool::Get().SetThreads(1);
       const float loss = one.ForwardBackward();
       one.Update(1e-3F);
-      SetThreads(2);
+      cpu::ThreadPool::Get().SetThreads(2);
       EXPECT_EQ(two.ForwardBackward(), loss);
       two.Update(1e-3F);
       EXPECT_EQ(two.Gradients(), one.Gradients());

@@ -38,24 +38,14 @@ bool IsClassifier(Task task) { return task == Task::kSequenceClassification; }
 Status CheckData(const ModelConfig& config, const TrainOptions& options, const Dataset& data,
                  const char* which) {
   if (data.size() == 0) return Error::BadInput(Format("the {} data has no examples", which));
-  const int64_t vocabulary = config.Int("vocab_size");
-  if (data.LargestId() >= vocabulary) {
-    return Error::BadInput(
-        Format("the {} data holds token {}, and the model's vocabulary ends at "
-               "{}",
-               which, data.LargestId(), vocabulary - 1));
-  }
-  const int64_t classes = IsClassifier(options.task) ? config.Int("num_labels") : vocabulary;
-  if (data.LargestLabel() >= classes) {
-    return Error::BadInput(
-        Format("the {} data has the label {}, and the model has {} classes: "
-               "set num_labels in its config",
-               which, data.LargestLabel(), classes));
-  }
-  if (options.sequence_length > 0 && data.LongestSequence() > options.sequence_length) {
-    return Error::BadInput(Format("the {} data has a sequence of {} tokens, beyond --seq {}", which,
-                                  data.LongestSequence(), options.sequence_length));
-  }
+  const Status status =
+      CheckExamples(data, {.task = options.task,
+                           .vocabulary = config.Int("vocab_size"),
+                           .classes = IsClassifier(options.task) ? config.Int("num_labels") : 0,
+                           .types = config.MaybeInt("type_vocab_size").value_or(0),
+                           .sequence = options.sequence_length,
+                           .decoder_sequence = options.target_sequence_length});
+  if (!status.ok()) return status.error().In(Format("the {} data", which));
   return {};
 }
 

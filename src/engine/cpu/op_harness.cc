@@ -2,9 +2,6 @@
 #include "engine/cpu/op_harness.h"
 
 #include <gtest/gtest.h>
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +9,7 @@
 #include <numeric>
 
 #include "engine/cpu/cpu_ops.h"
+#include "engine/cpu/thread_pool.h"
 #include "engine/half.h"
 
 namespace headroom::engine::cpu {
@@ -47,12 +45,6 @@ double Largest(const Doubles& values) {
   double largest = 0;
   for (const double value : values) largest = std::max(largest, std::fabs(value));
   return largest;
-}
-
-void SetThreads([[maybe_unused]] int threads) {
-#if defined(_OPENMP)
-  omp_set_num_threads(threads);
-#endif
 }
 
 std::vector<TensorView> Views(const std::vector<TestTensor*>& tensors) {
@@ -150,7 +142,7 @@ void OpRun::Run() {
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (tensors[i] != nullptr) tensors[i]->bytes = before[i];
     }
-    SetThreads(threads);
+    ThreadPool::Get().SetThreads(threads);
     RunOnce();
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (tensors[i] == nullptr) continue;

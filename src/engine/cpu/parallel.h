@@ -6,8 +6,11 @@
 //   ParallelFor(rows, 3 * columns, [&](int64_t row) { … });
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+
+#include "engine/cpu/thread_pool.h"
 
 namespace headroom::engine::cpu {
 
@@ -16,16 +19,39 @@ inline constexpr int64_t kParallelWork = 1 << 16;
 
 // Calls job(0) … job(count - 1), in runs of neighbours. `work` is one job's elementary operations.
 template <typename Job>
-void ParallelFor(int64_t count, [[maybe_unused]] int64_t work, const Job& job) {
-#pragma omp parallel for schedule(static) if (count > 1 && count * work > kParallelWork)
-  for (int64_t i = 0; i < count; ++i) job(i);
+void ParallelFor(int64_t count, int64_t work, const Job& job) {
+  if (count <= 1 || count * work <= kParallelWork) {
+    for (int64_t i = 0; i < count; ++i) job(i);
+    return;
+  }
+  // Enough chunks that a slow thread does not hold up the rest, each worth its claim.
+  const int64_t worth = std::max<int64_t>(1, count * work / (kParallelWork / 4));
+  const int64_t chunks = std::min({count, worth, int64_t{8} * ThreadPool::Get().threads()});
+  struct Context {
+    const Job& job;
+    int64_t count;
+    int64_t chunks;
+  } context{job, count, chunks};
+  ThreadPool::Get().ForChunks(
+      chunks,
+      [](void* pointer, int64_t chunk) {
+        const auto& loop = *static_cast<const Context*>(pointer);
+        const int64_t end = (chunk + 1) * loop.count / loop.chunks;
+        for (int64_t i = chunk * loop.count / loop.chunks; i < end; ++i) loop.job(i);
+      },
+      &context);
 }
 
-// The same for jobs of uneven size: whoever is free takes the next.
+// The same for jobs of uneven size: each is a chunk of its own.
 template <typename Job>
-void ParallelForUneven(int64_t count, [[maybe_unused]] int64_t work, const Job& job) {
-#pragma omp parallel for schedule(dynamic, 1) if (count > 1 && count * work > kParallelWork)
-  for (int64_t i = 0; i < count; ++i) job(i);
+void ParallelForUneven(int64_t count, int64_t work, const Job& job) {
+  if (count <= 1 || count * work <= kParallelWork) {
+    for (int64_t i = 0; i < count; ++i) job(i);
+    return;
+  }
+  ThreadPool::Get().ForChunks(
+      count, [](void* pointer, int64_t i) { (*static_cast<const Job*>(pointer))(i); },
+      const_cast<Job*>(&job));
 }
 
 // Buffers of one thread: made at its first use, kept to its end, so that steps allocate nothing.
