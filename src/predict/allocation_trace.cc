@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "predict/allocation_trace.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "predict/allocator.h"
 
@@ -47,31 +49,60 @@ void AllocationTrace::Note(Mark mark) {
   entries_.push_back(kFirstMark + static_cast<int64_t>(mark));
 }
 
-bool AllocationTrace::Completes(Bytes cap) const {
-  const std::unique_ptr<AllocatorModel> allocator = predict::MakeAllocator(options_, cap);
+void AllocationTrace::NoteReserved(Bytes reserved) {
+  if (highs_.empty() || reserved > highs_.back().reserved) {
+    highs_.push_back({entries_.size() - 1, reserved});
+  }
+}
+
+struct AllocationTrace::Replay {
+  std::unique_ptr<AllocatorModel> allocator;
   std::vector<AllocatorModel::Handle> handles;
-  handles.reserve(allocations_);
-  for (const int64_t entry : entries_) {
+  size_t next = 0;  // entry
+};
+
+bool AllocationTrace::Play(Replay& replay, size_t end) const {
+  AllocatorModel& allocator = *replay.allocator;
+  replay.handles.reserve(allocations_);
+  for (; replay.next < end; ++replay.next) {
+    const int64_t entry = entries_[replay.next];
     if (entry >= 0) {
-      const std::optional<AllocatorModel::Allocation> got = allocator->Alloc(Bytes(entry));
+      const std::optional<AllocatorModel::Allocation> got = allocator.Alloc(Bytes(entry));
       if (!got) return false;
-      handles.push_back(got->handle);
+      replay.handles.push_back(got->handle);
     } else if (entry <= kLastMark) {
-      Apply(*allocator, static_cast<Mark>(entry - kFirstMark));
+      Apply(allocator, static_cast<Mark>(entry - kFirstMark));
     } else {
-      allocator->Free(handles[static_cast<size_t>(-1 - entry)]);
+      allocator.Free(replay.handles[static_cast<size_t>(-1 - entry)]);
     }
   }
   return true;
 }
 
+size_t AllocationTrace::SameUntil(Bytes cap) const {
+  // Garbage is collected by the cap before it is reached.
+  if (options_.garbage_collection_threshold > 0) return 0;
+  const auto over = std::ranges::upper_bound(highs_, cap, {}, &High::reserved);
+  return over == highs_.end() ? 0 : over->entry;
+}
+
+bool AllocationTrace::Completes(Bytes cap) const {
+  Replay replay{predict::MakeAllocator(options_, cap), {}};
+  return Play(replay, entries_.size());
+}
+
 Bytes AllocationTrace::SmallestCap(Bytes fails, Bytes completes) const {
-  // What is reserved is a multiple of the unit, so that only such caps differ.
+  // What is reserved is a multiple of the unit, so that only such caps differ. All that lie above
+  // `low` begin alike.
   int64_t low = Units(fails) - 1;
   int64_t high = Units(completes);
+  Replay begin{predict::MakeAllocator(options_, std::nullopt), {}};
   while (high - low > 1) {
+    Play(begin, SameUntil(Bytes(low * kUnit.count())));
     const int64_t middle = low + (high - low) / 2;
-    (Completes(Bytes(middle * kUnit.count())) ? high : low) = middle;
+    const Bytes cap(middle * kUnit.count());
+    Replay replay{begin.allocator->CopyUnder(cap), begin.handles, begin.next};
+    (Play(replay, entries_.size()) ? high : low) = middle;
   }
   return Bytes(high * kUnit.count());
 }

@@ -41,6 +41,8 @@ class AllocationTrace {
   // REQUIRES: allocation `number` is live.
   void Free(uint32_t number) { entries_.push_back(-1 - static_cast<int64_t>(number)); }
   void Note(Mark mark);
+  // What is reserved since the last allocation: tells replays where a cap begins to matter.
+  void NoteReserved(Bytes reserved);
 
   // ---- Replaying ----
 
@@ -49,16 +51,30 @@ class AllocationTrace {
   bool Completes(Bytes cap) const;
 
   // The smallest cap that completes, by bisection to the allocator's unit of 2 MiB.
-  // REQUIRES: `completes` does. `fails` is known not to: at most the peak allocated.
+  // REQUIRES: `completes` does, and is at most what the run reserved. `fails` is known not to: at
+  // most the peak allocated.
   Bytes SmallestCap(Bytes fails, Bytes completes) const;
 
   size_t allocations() const { return allocations_; }
 
  private:
+  struct Replay;
+  // An allocation after which more was reserved than ever before.
+  struct High {
+    size_t entry;
+    Bytes reserved;
+  };
+
+  // Plays the entries before `end`; false where the allocator fails.
+  bool Play(Replay& replay, size_t end) const;
+  // Up to this entry a replay under `cap` is what it is without: 0 when that is not known.
+  size_t SameUntil(Bytes cap) const;
+
   AllocatorOptions options_;
   // Bytes asked for; a freed number as -1 - number; or a mark.
   std::vector<int64_t> entries_;
   size_t allocations_ = 0;
+  std::vector<High> highs_;
 };
 
 }  // namespace headroom

@@ -24,6 +24,11 @@ class IdealAllocator final : public AllocatorModel {
   }
   void Free(Handle handle) override { live_ -= sizes_[static_cast<size_t>(handle)]; }
   void EmptyCache() override { reserved_ = live_; }
+  std::unique_ptr<AllocatorModel> CopyUnder(Bytes limit) const override {
+    auto copy = std::make_unique<IdealAllocator>(*this);
+    copy->limit_ = limit;
+    return copy;
+  }
   Bytes reserved() const override { return reserved_; }
 
  private:

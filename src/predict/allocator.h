@@ -45,6 +45,9 @@ class AllocatorModel {
   // the addresses of later segments: the first kernels are loaded; a cuBLAS handle is created.
   virtual void KernelsLoaded() {}
   virtual void CublasHandleCreated() {}
+  // This allocator as it is now, for which `limit` has always been the most that it may reserve.
+  // REQUIRES: it never reserved more, and does not collect garbage by a limit.
+  virtual std::unique_ptr<AllocatorModel> CopyUnder(Bytes limit) const = 0;
   // What the allocator holds of the device now.
   virtual Bytes reserved() const = 0;
 };

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <limits>
 #include <queue>
-#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
@@ -63,8 +62,7 @@ void AccumulateGrad(const Tensor& leaf, Tensor grad) {
 // InputBuffer: the gradients that have arrived for one node.
 class InputBuffer {
  public:
-  explicit InputBuffer(size_t inputs) : grads_(inputs) {}
-
+  void Resize(size_t inputs) { grads_.resize(inputs); }
   void Add(int32_t input, Tensor grad) {
     if (!grad.defined()) return;
     Tensor& held = grads_[static_cast<size_t>(input)];
@@ -87,43 +85,59 @@ class InputBuffer {
   Grads grads_;
 };
 
-struct Task {
-  Ref<Node> node;
-  InputBuffer buffer;
+// A node whose gradients have all arrived.
+struct Ready {
+  uint64_t sequence;
+  size_t waiting;
 };
 
 struct LaterNodeFirst {
-  bool operator()(const Task& a, const Task& b) const {
-    return a.node->sequence < b.node->sequence;
-  }
+  bool operator()(const Ready& a, const Ready& b) const { return a.sequence < b.sequence; }
 };
 
 // GraphTask: one call of Backward.
 class Engine {
  public:
-  explicit Engine(Runtime& runtime) : runtime_(runtime) {}
+  explicit Engine(Runtime& runtime) : runtime_(runtime), id_(runtime.NextGraphTask()) {}
 
   void Run(std::span<const Tensor> roots, std::span<const Tensor> gradients) {
     // Several roots share a GraphRoot node in front of them; its outputs are distributed in order.
-    std::vector<Node::Edge> edges;
+    PoolVector<Node::Edge> edges;
     for (const Tensor& root : roots) edges.push_back(GradientEdge(root));
     CountDependencies(edges);
     Grads outputs(gradients.begin(), gradients.end());
     Distribute(edges, outputs);
     while (!ready_.empty()) {
-      Task task = std::move(const_cast<Task&>(ready_.top()));
+      const size_t index = ready_.top().waiting;
       ready_.pop();
-      Evaluate(task);
+      const Ref<Node> node = std::move(waiting_[index].node);
+      InputBuffer buffer = std::move(waiting_[index].buffer);
+      Evaluate(*node, buffer);
     }
   }
 
  private:
-  void CountDependencies(const std::vector<Node::Edge>& roots) {
+  // A node that gradients are on their way to.
+  struct Waiting {
+    Node* key;
+    Node::GraphTaskSlot outer;  // what the node's slot held before
+    int dependencies = 0;
+    Ref<Node> node;  // once nothing is missing: what was to hold the node may go before it runs
+    InputBuffer buffer;
+  };
+
+  void CountDependencies(const PoolVector<Node::Edge>& roots) {
     std::vector<Node*> stack;
-    const auto visit = [&](const std::vector<Node::Edge>& edges) {
+    const auto visit = [&](const PoolVector<Node::Edge>& edges) {
       for (const Node::Edge& edge : edges) {
         if (!edge.node) continue;
-        if (++dependencies_[edge.node.get()] == 1) stack.push_back(edge.node.get());
+        Node& node = *edge.node;
+        if (node.slot.task != id_) {
+          waiting_.push_back({&node, node.slot, 0, {}, InputBuffer()});
+          node.slot = {id_, waiting_.size() - 1};
+          stack.push_back(&node);
+        }
+        ++waiting_[node.slot.index].dependencies;
       }
     };
     visit(roots);
@@ -134,15 +148,22 @@ class Engine {
     }
   }
 
-  void Evaluate(Task& task) {
-    Node& node = *task.node;
+  // A Backward within this one leaves the slots of nodes that it did not reach to itself.
+  size_t IndexOf(const Node& node) const {
+    if (node.slot.task == id_) return node.slot.index;
+    const auto waiting = std::ranges::find(waiting_, &node, &Waiting::key);
+    HEADROOM_CHECK(waiting != waiting_.end(), "a gradient for a node that is not of the graph");
+    return static_cast<size_t>(waiting - waiting_.begin());
+  }
+
+  void Evaluate(Node& node, InputBuffer& buffer) {
     if (node.leaf.defined()) {
-      Grads grads = task.buffer.Take();
+      Grads grads = buffer.Take();
       if (grads[0].defined()) AccumulateGrad(node.leaf, std::move(grads[0]));
       return;
     }
-    Grads outputs = Call(node, task.buffer);
-    node.backward = nullptr;  // release_variables
+    Grads outputs = Call(node, buffer);
+    node.backward.Reset();  // release_variables
     Distribute(node.edges, outputs);
   }
 
@@ -171,26 +192,26 @@ class Engine {
     if (grad.dtype() != wanted.dtype) grad = ToCopy(grad, wanted.dtype);
   }
 
-  void Distribute(const std::vector<Node::Edge>& edges, Grads& outputs) {
+  void Distribute(const PoolVector<Node::Edge>& edges, Grads& outputs) {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const Node::Edge& edge = edges[i];
       if (!edge.node) continue;
-      auto waiting = not_ready_.find(edge.node.get());
-      if (waiting == not_ready_.end()) {
-        waiting = not_ready_.emplace(edge.node.get(), InputBuffer(edge.node->inputs.size())).first;
-      }
-      waiting->second.Add(edge.input, std::move(outputs[i]));
-      if (--dependencies_[edge.node.get()] == 0) {
-        ready_.push(Task{edge.node, std::move(waiting->second)});
-        not_ready_.erase(waiting);
-      }
+      const size_t index = IndexOf(*edge.node);
+      Waiting& waiting = waiting_[index];
+      waiting.buffer.Resize(edge.node->inputs.size());
+      waiting.buffer.Add(edge.input, std::move(outputs[i]));
+      if (--waiting.dependencies > 0) continue;
+      waiting.node = edge.node;
+      waiting.key = nullptr;
+      edge.node->slot = waiting.outer;
+      ready_.push({edge.node->sequence, index});
     }
   }
 
   Runtime& runtime_;
-  std::unordered_map<Node*, int> dependencies_;
-  std::unordered_map<Node*, InputBuffer> not_ready_;
-  std::priority_queue<Task, std::vector<Task>, LaterNodeFirst> ready_;
+  const uint64_t id_;
+  std::vector<Waiting> waiting_;
+  std::priority_queue<Ready, std::vector<Ready>, LaterNodeFirst> ready_;
 };
 
 }  // namespace
@@ -206,7 +227,7 @@ SavedTensor::SavedTensor(const Tensor& tensor) {
 Node::~Node() {
   if (leaf.defined()) leaf.impl()->accumulator = nullptr;
   // Chains of nodes are as long as the model is deep: take them apart here, not by recursion.
-  std::vector<Edge> pending = std::move(edges);
+  PoolVector<Edge> pending = std::move(edges);
   while (!pending.empty()) {
     Edge edge = std::move(pending.back());
     pending.pop_back();

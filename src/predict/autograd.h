@@ -21,6 +21,7 @@
 #include <span>
 #include <vector>
 
+#include "predict/object_pool.h"
 #include "predict/ref.h"
 #include "predict/tensor.h"
 
@@ -28,7 +29,7 @@ namespace headroom::predict {
 
 class Runtime;
 
-using Grads = std::vector<Tensor>;
+using Grads = PoolVector<Tensor>;
 
 // A tensor kept for backward, or what the active hooks keep in its place.
 class SavedTensor {
@@ -45,9 +46,35 @@ class SavedTensor {
   std::function<Tensor()> unpack_;
 };
 
+// What a node does when its gradients are there: any function of Grads& that returns Grads.
+class BackwardFunction {
+ public:
+  BackwardFunction() = default;
+  template <typename F>
+  BackwardFunction(F function)  // NOLINT: lambdas convert
+      : body_(new BodyOf<F>(std::move(function))) {}
+
+  explicit operator bool() const { return static_cast<bool>(body_); }
+  Grads operator()(Grads& grads) const { return body_->Run(grads); }
+  void Reset() { body_.Reset(); }
+
+ private:
+  struct Body : RefCounted {
+    virtual Grads Run(Grads& grads) = 0;
+  };
+  template <typename F>
+  struct BodyOf final : Body {
+    explicit BodyOf(F of) : function(std::move(of)) {}
+    Grads Run(Grads& grads) override { return function(grads); }
+    F function;
+  };
+
+  Ref<Body> body_;
+};
+
 class Node final : public RefCounted {
  public:
-  using Function = std::function<Grads(Grads&)>;
+  using Function = BackwardFunction;
   struct Edge {
     Ref<Node> node;  // null where no gradient is wanted
     int32_t input = 0;
@@ -58,16 +85,23 @@ class Node final : public RefCounted {
     DType dtype;
   };
 
+  // Where the Backward that runs now keeps what it knows of a node; a nested one hides the outer's.
+  struct GraphTaskSlot {
+    uint64_t task = 0;  // 0: none
+    size_t index = 0;
+  };
+
   ~Node() override;
 
   const char* name = "";
   uint64_t sequence = 0;  // UINT64_MAX for AccumulateGrad, which so runs first
   ModuleId module{};
   Kind kind = Kind::kOther;
-  std::vector<Edge> edges;
-  std::vector<InputMetadata> inputs;
+  PoolVector<Edge> edges;
+  PoolVector<InputMetadata> inputs;
   Function backward;  // holds the saved tensors; dropped once it ran
   Tensor leaf;        // of AccumulateGrad
+  GraphTaskSlot slot;
 };
 
 // Records one op, if grad mode is on and one of `inputs` requires grad. Made before the op

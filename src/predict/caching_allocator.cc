@@ -72,13 +72,13 @@ void CachingAllocator::MergeNeighbour(int32_t index, int32_t other) {
 // get_free_block: best fit. A block of max_split_size or more serves only requests of that size,
 // and those only if it wastes less than max_non_split_rounding_mb (default kLargeBuffer).
 int32_t CachingAllocator::TakeFree(FreeBlocks& pool, int64_t size) {
-  const int32_t index = BestFit(pool, size);
-  if (index < 0) return -1;
-  const Block& block = blocks_[index];
+  const FreeBlocks::Place place = BestFit(pool, size);
+  if (place.block < 0) return -1;
+  const Block& block = blocks_[place.block];
   if (size < MaxSplitSize() && block.size >= MaxSplitSize()) return -1;
   if (size >= MaxSplitSize() && block.size >= size + kLargeBuffer) return -1;
-  pool.Erase(block);
-  return index;
+  pool.Erase(place);
+  return place.block;
 }
 
 // DeviceCachingAllocator::malloc after a miss: collect garbage, then take from the device, then
@@ -138,7 +138,7 @@ void CachingAllocator::CollectGarbage(int64_t wanted) {
 // until they do.
 void CachingAllocator::ReleaseOversize(int64_t wanted) {
   const int64_t key = std::max(wanted, MaxSplitSize());
-  const int32_t fitting = pools_[stream_][1].BestFit(key);
+  const int32_t fitting = pools_[stream_][1].BestFit(key).block;
   if (fitting >= 0) {
     GiveBack(fitting);
     return;
@@ -234,7 +234,7 @@ ExpandableAllocator::ExpandableAllocator(const AllocatorOptions& options,
 
 // get_free_block with expandable segments: a block counts as large as it could grow, so that the
 // end of the range is kept for requests that fit nowhere else.
-int32_t ExpandableAllocator::BestFit(const FreeBlocks& pool, int64_t size) {
+FreeBlocks::Place ExpandableAllocator::BestFit(const FreeBlocks& pool, int64_t size) {
   return pool.BestFit(size, [this](int32_t index) {
     const int32_t next = blocks_[index].next;
     return blocks_[index].size + (next >= 0 && !blocks_[next].mapped ? blocks_[next].size : 0);

@@ -8,6 +8,7 @@
 // long range.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -27,14 +28,24 @@ class CachingAllocator : public AllocatorModel {
 
  protected:
   CachingAllocator(const AllocatorOptions& options, std::optional<Bytes> limit);
+  CachingAllocator(const CachingAllocator&) = default;
+
+  template <typename Model>
+  static std::unique_ptr<AllocatorModel> CopyOf(const Model& model, Bytes limit) {
+    auto copy = std::make_unique<Model>(model);
+    copy->limit_ = limit.count();
+    return copy;
+  }
 
   // A free block of at least `size` made of memory new to the allocator, in no pool; -1 when the
   // device has no more.
   virtual int32_t TakeFromDevice(int64_t size, bool small) = 0;
   // Gives what it can of the free block `index` back to the device.
   virtual void GiveBack(int32_t index) = 0;
-  // The free block of `pool` for a request of `size`, or -1.
-  virtual int32_t BestFit(const FreeBlocks& pool, int64_t size) { return pool.BestFit(size); }
+  // The free block of `pool` for a request of `size`, if any.
+  virtual FreeBlocks::Place BestFit(const FreeBlocks& pool, int64_t size) {
+    return pool.BestFit(size);
+  }
   // Whether `block`, chosen for a request of `size`, is cut to size.
   virtual bool ShouldSplit(const Block& block, int64_t size) const = 0;
 
@@ -47,7 +58,7 @@ class CachingAllocator : public AllocatorModel {
   int64_t MaxSplitSize() const;
 
   const AllocatorOptions options_;
-  const int64_t limit_;  // INT64_MAX: none
+  int64_t limit_;  // INT64_MAX: none
   int64_t reserved_ = 0;
   int64_t allocations_ = 0;
   BlockTable blocks_;
@@ -98,6 +109,9 @@ class NativeAllocator final : public CachingAllocator {
   NativeAllocator(const AllocatorOptions& options, std::optional<Bytes> limit)
       : CachingAllocator(options, limit) {}
 
+  std::unique_ptr<AllocatorModel> CopyUnder(Bytes limit) const override {
+    return CopyOf(*this, limit);
+  }
   void UseStream(int stream) override { stream_ = static_cast<uint8_t>(stream); }
   void KernelsLoaded() override { addresses_.KernelsLoaded(); }
   void CublasHandleCreated() override { addresses_.CublasHandleCreated(); }
@@ -114,10 +128,14 @@ class ExpandableAllocator final : public CachingAllocator {
  public:
   ExpandableAllocator(const AllocatorOptions& options, std::optional<Bytes> limit);
 
+  std::unique_ptr<AllocatorModel> CopyUnder(Bytes limit) const override {
+    return CopyOf(*this, limit);
+  }
+
  private:
   int32_t TakeFromDevice(int64_t size, bool small) override;
   void GiveBack(int32_t index) override;
-  int32_t BestFit(const FreeBlocks& pool, int64_t size) override;
+  FreeBlocks::Place BestFit(const FreeBlocks& pool, int64_t size) override;
   bool ShouldSplit(const Block& block, int64_t size) const override;
   void TakeOut(int32_t index) override;
 

@@ -37,7 +37,7 @@ std::vector<Tensor> Unbind(const Tensor& x, int at) {
       if (grad.defined()) given = grad;
     }
     // Parts whose gradient never came are zeros.
-    std::vector<Tensor> all = grads;
+    Grads all = grads;
     for (Tensor& grad : all) {
       if (!grad.defined()) grad = Zeros(given.runtime(), part_shape, given.dtype());
     }

@@ -6,8 +6,11 @@
 // point where Python would free it. One prediction runs on one thread: the count is not atomic.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
+
+#include "predict/object_pool.h"
 
 namespace headroom::predict {
 
@@ -20,6 +23,12 @@ class RefCounted {
   virtual ~RefCounted() = default;
 
   int32_t use_count() const { return uses_; }
+
+  // Tensors and nodes come and go by the hundred thousand.
+  static void* operator new(size_t bytes) { return ObjectPool::OfThread().Take(bytes); }
+  static void operator delete(void* object, size_t bytes) {
+    ObjectPool::OfThread().Give(object, bytes);
+  }
 
  private:
   template <typename T>

@@ -33,6 +33,7 @@ Runtime::DeviceBlock Runtime::AllocBlock(Bytes bytes) {
   if (change != Bytes(0)) {
     ledger_.ChangeReserved(change);
     reserved_ += change;
+    trace_.NoteReserved(reserved_);
   }
   if (!allocation) {
     ended_ = true;  // What the unwinding frees is no part of the run.
@@ -99,8 +100,11 @@ void Runtime::EnsureCublasWorkspace(Gemm gemm) {
 }
 
 OpId Runtime::InternOp(const char* name) {
+  KnownOp& known = known_ops_[reinterpret_cast<uintptr_t>(name) / 8 % known_ops_.size()];
+  if (known.name == name) return known.id;
   const auto [entry, added] = op_ids_.try_emplace(name, OpId{});
   if (added) entry->second = ledger_.InternOp(name);
+  known = {name, entry->second};
   return entry->second;
 }
 

@@ -125,6 +125,8 @@ class Runtime {
   KeepGoing keep_going;
   // at::sequence_number, one counter a thread.
   uint64_t NextSequence() { return sequence_[static_cast<size_t>(thread)]++; }
+  // A number for a call of Backward, from 1.
+  uint64_t NextGraphTask() { return ++graph_tasks_; }
 
  private:
   Platform platform_;
@@ -136,7 +138,13 @@ class Runtime {
   Bytes reserved_;
   OpId op_{};
   std::unordered_map<const char*, OpId> op_ids_;
+  struct KnownOp {
+    const char* name = nullptr;
+    OpId id{};
+  };
+  std::array<KnownOp, 256> known_ops_{};  // of op_ids_, by address
   std::array<uint64_t, 2> sequence_{};
+  uint64_t graph_tasks_ = 0;
   std::array<Ref<Storage>, 2> cublas_workspace_;
   std::array<Ref<Storage>, 2> cublaslt_workspace_;
 };

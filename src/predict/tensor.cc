@@ -36,11 +36,6 @@ TensorImpl::TensorImpl(Ref<Storage> storage_, DType dtype_, const Shape& shape_,
 
 TensorImpl::~TensorImpl() = default;
 
-Runtime& Tensor::runtime() const { return impl_->storage->runtime(); }
-DType Tensor::dtype() const { return impl_->dtype; }
-const Shape& Tensor::shape() const { return impl_->shape; }
-const Shape& Tensor::strides() const { return impl_->strides; }
-
 bool Tensor::is_contiguous() const {
   int64_t expected = 1;
   for (int dim = rank() - 1; dim >= 0; --dim) {
@@ -68,13 +63,6 @@ bool Tensor::is_non_overlapping_and_dense() const {
   }
   return true;
 }
-
-bool Tensor::requires_grad() const {
-  return defined() && (impl_->leaf_requires_grad || impl_->grad_fn);
-}
-bool Tensor::is_leaf() const { return !impl_->grad_fn; }
-bool Tensor::is_view() const { return static_cast<bool>(impl_->base); }
-Tensor& Tensor::grad() const { return impl_->grad; }
 
 Shape ContiguousStrides(const Shape& shape) {
   Shape strides = shape;

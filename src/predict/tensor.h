@@ -110,6 +110,17 @@ class TensorImpl final : public RefCounted {
   Node* accumulator = nullptr;
 };
 
+inline Runtime& Tensor::runtime() const { return impl_->storage->runtime(); }
+inline DType Tensor::dtype() const { return impl_->dtype; }
+inline const Shape& Tensor::shape() const { return impl_->shape; }
+inline const Shape& Tensor::strides() const { return impl_->strides; }
+inline bool Tensor::requires_grad() const {
+  return defined() && (impl_->leaf_requires_grad || impl_->grad_fn.get() != nullptr);
+}
+inline bool Tensor::is_leaf() const { return impl_->grad_fn.get() == nullptr; }
+inline bool Tensor::is_view() const { return impl_->base.get() != nullptr; }
+inline Tensor& Tensor::grad() const { return impl_->grad; }
+
 // Strides of a contiguous tensor of this shape.
 Shape ContiguousStrides(const Shape& shape);
 
