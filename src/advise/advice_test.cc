@@ -174,6 +174,31 @@ TEST(Advice, RefusesARecipeThatCannotRun) {
   EXPECT_FALSE(Advise(bench, Asked(1, 4096), {}, nullptr).ok());
 }
 
+// A run is predicted once; that another allocator fares as a run of its own would is a replay.
+TEST(Workbench, RepliesForAnotherAllocatorAsARunWould) {
+  const ModelConfig config = SmallGpt2();
+  int fitting = 0;
+  for (int mib = 900; mib <= 2500; mib += 200) {
+    Workbench shared(config, MeasuredPlatform(), MiB(mib));
+    Workbench alone(config, MeasuredPlatform(), MiB(mib));
+    Variant variant = Asked(4, 256);
+    variant.recipe.gradient_accumulation_steps = 8;
+    shared.Try(variant);
+    const int played = shared.predictions();
+    variant.allocator.backend = AllocatorOptions::Backend::kExpandableSegments;
+    const Trial& replayed = shared.Try(variant);
+    const Trial& predicted = alone.Try(variant);
+    EXPECT_EQ(replayed.fits, predicted.fits) << mib;
+    EXPECT_EQ(replayed.reserved, predicted.reserved) << mib;
+    EXPECT_EQ(replayed.allocated, predicted.allocated) << mib;
+    EXPECT_EQ(replayed.cost.seconds(), predicted.cost.seconds()) << mib;
+    if (!replayed.fits) continue;
+    ++fitting;
+    EXPECT_EQ(shared.predictions(), played) << mib;
+  }
+  EXPECT_GE(fitting, 2);
+}
+
 TEST(Realise, WritesFlagsAndPython) {
   Variant variant = Asked(4, 512);
   variant.recipe.gradient_accumulation_steps = 8;

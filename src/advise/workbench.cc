@@ -15,20 +15,27 @@ constexpr int64_t kPlayedMicroBatches = 2;
 // The most that are played out. Of those beyond, the inputs still count.
 constexpr int64_t kMostPlayedOut = 32;
 
-bool FitsUnder(const Prediction& prediction, Bytes cap) {
-  if (cap >= prediction.ledger.peak_reserved()) return true;
-  if (cap < prediction.ledger.peak_allocated()) return false;
-  return prediction.trace.Completes(cap);
-}
+// Runs that are kept for other allocators: as many as are under way at once, and some.
+constexpr size_t kKeptRuns = 16;
 
 // All micro-batches of a step lie on the device from its start: what those that are not played add.
 // The model's buffers are inputs too, and there once.
-Bytes InputsOf(int64_t left_out, const Prediction& prediction, int64_t played) {
-  if (left_out == 0) return Bytes(0);
-  const Ledger& ledger = prediction.ledger;
-  const Bytes inputs =
-      ledger.ComponentsAt(ledger.peak_event())[static_cast<size_t>(Component::kInputs)];
-  return Bytes((inputs - prediction.buffers).count() / played * left_out);
+Bytes InputsLeftOut(const Variant& variant, int64_t played, Bytes inputs_at_peak, Bytes buffers) {
+  const int64_t left_out = variant.recipe.gradient_accumulation_steps - played;
+  return Bytes((inputs_at_peak - buffers).count() / played * left_out);
+}
+
+Bytes InputsAtPeak(const Ledger& ledger) {
+  return ledger.ComponentsAt(ledger.peak_event())[static_cast<size_t>(Component::kInputs)];
+}
+
+std::vector<bool> InputsOf(const Ledger& ledger) {
+  std::vector<bool> inputs;
+  for (const MemoryEvent& event : ledger.events()) {
+    if (event.type != MemoryEvent::Type::kAlloc) continue;
+    inputs.push_back(event.component == Component::kInputs);
+  }
+  return inputs;
 }
 
 }  // namespace
@@ -85,38 +92,100 @@ Trial Workbench::Play(const Variant& variant, Detail detail, int64_t most_played
 }
 
 Trial Workbench::PlaySteps(const Variant& variant, Detail detail, int64_t most_played, int steps) {
-  ++predictions_;
   Recipe recipe = variant.recipe;
   recipe.steps = steps;
-  const int64_t accumulation = recipe.gradient_accumulation_steps;
-  const int64_t played = std::min(accumulation, most_played);
-  recipe.gradient_accumulation_steps = played;
+  recipe.gradient_accumulation_steps = std::min(recipe.gradient_accumulation_steps, most_played);
+  // Levers change the native allocator alone. What is read at once onto a device depends on the
+  // memory there is.
+  const bool shared = detail == Detail::kFits && !ReadsOntoDevice(recipe) &&
+                      platform_.allocator.backend == AllocatorOptions::Backend::kNative;
+  if (!shared) return Predicted(variant, recipe, detail, nullptr);
+
+  std::unique_lock lock(mutex_);
+  const auto same = std::ranges::find(
+      runs_, recipe, [](const auto& entry) -> const Recipe& { return entry.first; });
+  if (same != runs_.end()) {
+    const std::shared_future<RunPointer> future = same->second;
+    lock.unlock();
+    const RunPointer run = future.get();
+    if (run) {
+      if (const std::optional<Trial> trial = Replayed(variant, *run, recipe)) return *trial;
+    }
+    return Predicted(variant, recipe, detail, nullptr);
+  }
+  std::promise<RunPointer> promise;
+  runs_.emplace_back(recipe, promise.get_future().share());
+  if (runs_.size() > kKeptRuns) runs_.pop_front();
+  lock.unlock();
+  RunPointer run;
+  Trial trial = Predicted(variant, recipe, detail, &run);
+  promise.set_value(std::move(run));
+  return trial;
+}
+
+Trial Workbench::Predicted(const Variant& variant, const Recipe& recipe, Detail detail,
+                           RunPointer* keep) {
+  ++predictions_;
   Platform platform = platform_;
   platform.allocator = variant.allocator;
   // A run that needs more than the whole device is not played to its end; but what is read at once
   // onto a device depends on the memory there is (caching_allocator_warmup).
   if (detail == Detail::kFits && !ReadsOntoDevice(recipe)) platform.memory_limit = memory_;
   CostMeter meter(platform.gpu, recipe.precision);
-  const Result<Prediction> prediction = Predict(config_, recipe, platform, &meter);
+  Result<Prediction> prediction = Predict(config_, recipe, platform, &meter);
   Trial trial;
   if (!prediction.ok()) {
     trial.refused = prediction.error().message;
     return trial;
   }
   const Ledger& ledger = prediction->ledger;
-  const Bytes left_out = InputsOf(accumulation - played, *prediction, played);
+  const int64_t played = recipe.gradient_accumulation_steps;
+  const Bytes left_out = InputsLeftOut(variant, played, InputsAtPeak(ledger), prediction->buffers);
   trial.context = ledger.context();
   trial.allocated = ledger.peak_allocated();
   trial.reserved = ledger.peak_reserved();
   trial.attn_used = prediction->attn_used;
-  if (prediction->out_of_memory) return trial;
-  trial.fits = FitsUnder(*prediction, memory_ - trial.context - left_out);
-  trial.cost = meter.Step(recipe.steps, played, accumulation);
-  if (detail == Detail::kFits) return trial;
+  const auto keep_run = [&] {
+    if (keep == nullptr) return;
+    *keep = std::make_shared<Run>(!prediction->out_of_memory, std::move(prediction->trace),
+                                  InputsOf(ledger), prediction->buffers, trial.context,
+                                  trial.attn_used, meter);
+  };
+  if (prediction->out_of_memory) {
+    keep_run();
+    return trial;
+  }
+  const Bytes cap = memory_ - trial.context - left_out;
+  trial.fits =
+      cap >= trial.reserved || (cap >= trial.allocated && prediction->trace.Completes(cap));
+  trial.cost = meter.Step(recipe.steps, played, variant.recipe.gradient_accumulation_steps);
+  if (detail == Detail::kFits) {
+    keep_run();
+    return trial;
+  }
   trial.needed = trial.context + left_out +
                  prediction->trace.SmallestCap(trial.allocated - Bytes(1), trial.reserved);
   if (const PhaseMark* mark = ledger.PhaseOf(ledger.peak_event())) trial.peak_phase = mark->name;
   trial.at_peak = ledger.ComponentsAt(ledger.peak_event());
+  return trial;
+}
+
+std::optional<Trial> Workbench::Replayed(const Variant& variant, const Run& run,
+                                         const Recipe& recipe) const {
+  const AllocationTrace::Usage usage = run.trace.UsageUnder(variant.allocator, memory_, run.inputs);
+  Trial trial;
+  trial.context = run.context;
+  trial.allocated = usage.peak_allocated;
+  trial.reserved = usage.peak_reserved;
+  trial.attn_used = run.attn_used;
+  if (!usage.completes) return trial;
+  if (!run.completed) return std::nullopt;
+  const int64_t played = recipe.gradient_accumulation_steps;
+  const Bytes cap =
+      memory_ - trial.context - InputsLeftOut(variant, played, usage.marked_at_peak, run.buffers);
+  trial.fits = cap >= trial.reserved ||
+               (cap >= trial.allocated && run.trace.CompletesUnder(variant.allocator, cap));
+  trial.cost = run.meter.Step(recipe.steps, played, variant.recipe.gradient_accumulation_steps);
   return trial;
 }
 

@@ -9,11 +9,14 @@
 
 #include <atomic>
 #include <deque>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "advise/levers.h"
 #include "advise/step_cost.h"
@@ -21,6 +24,7 @@
 #include "base/result.h"
 #include "ledger/ledger.h"
 #include "model/config.h"
+#include "predict/allocation_trace.h"
 #include "predict/predict.h"
 
 namespace headroom {
@@ -73,7 +77,25 @@ class Workbench {
   const Trial* Find(const Variant& variant, Detail detail) const;
   const Trial& TryWith(const Variant& variant, Detail detail);
   Trial Play(const Variant& variant, Detail detail, int64_t most_played);
+  // At most `most_played` micro-batches of each of `steps`.
   Trial PlaySteps(const Variant& variant, Detail detail, int64_t most_played, int steps);
+
+  // What a run was: enough to tell how it fares under another allocator, if that is no better than
+  // the one it failed under.
+  struct Run {
+    bool completed;
+    AllocationTrace trace;
+    std::vector<bool> inputs;  // whether an allocation is one, by number
+    Bytes buffers;
+    Bytes context;
+    AttnImplementation attn_used;
+    CostMeter meter;
+  };
+  using RunPointer = std::shared_ptr<const Run>;  // null: was refused
+  // A trial of `variant`, of which `recipe` is what is played; `keep`, if set, gets the run.
+  Trial Predicted(const Variant& variant, const Recipe& recipe, Detail detail, RunPointer* keep);
+  // The same of whether it fits, from a run of the same recipe; unset where that ended too early.
+  std::optional<Trial> Replayed(const Variant& variant, const Run& run, const Recipe& recipe) const;
 
   const ModelConfig& config_;
   const Platform platform_;
@@ -85,6 +107,8 @@ class Workbench {
   };
   std::mutex mutex_;          // of the trials
   std::deque<Known> trials_;  // whose references last
+  // The newest runs, by what was played; those that are under way come to be.
+  std::deque<std::pair<Recipe, std::shared_future<RunPointer>>> runs_;
   std::atomic<int> predictions_ = 0;
 };
 

@@ -61,13 +61,15 @@ struct AllocationTrace::Replay {
   size_t next = 0;  // entry
 };
 
-bool AllocationTrace::Play(Replay& replay, size_t end) const {
+template <typename See>
+bool AllocationTrace::Play(Replay& replay, size_t end, const See& see) const {
   AllocatorModel& allocator = *replay.allocator;
   replay.handles.reserve(allocations_);
   for (; replay.next < end; ++replay.next) {
     const int64_t entry = entries_[replay.next];
+    std::optional<AllocatorModel::Allocation> got;
     if (entry >= 0) {
-      const std::optional<AllocatorModel::Allocation> got = allocator.Alloc(Bytes(entry));
+      got = allocator.Alloc(Bytes(entry));
       if (!got) return false;
       replay.handles.push_back(got->handle);
     } else if (entry <= kLastMark) {
@@ -75,8 +77,13 @@ bool AllocationTrace::Play(Replay& replay, size_t end) const {
     } else {
       allocator.Free(replay.handles[static_cast<size_t>(-1 - entry)]);
     }
+    see(entry, got);
   }
   return true;
+}
+
+bool AllocationTrace::Play(Replay& replay, size_t end) const {
+  return Play(replay, end, [](int64_t, const auto&) {});
 }
 
 size_t AllocationTrace::SameUntil(Bytes cap) const {
@@ -86,9 +93,38 @@ size_t AllocationTrace::SameUntil(Bytes cap) const {
   return over == highs_.end() ? 0 : over->entry;
 }
 
-bool AllocationTrace::Completes(Bytes cap) const {
-  Replay replay{predict::MakeAllocator(options_, cap), {}};
+bool AllocationTrace::CompletesUnder(const AllocatorOptions& options, Bytes cap) const {
+  Replay replay{predict::MakeAllocator(options, cap), {}};
   return Play(replay, entries_.size());
+}
+
+AllocationTrace::Usage AllocationTrace::UsageUnder(const AllocatorOptions& options, Bytes cap,
+                                                   const std::vector<bool>& marked) const {
+  Usage usage;
+  Replay replay{predict::MakeAllocator(options, cap), {}};
+  std::vector<Bytes> sizes;
+  sizes.reserve(allocations_);
+  Bytes live;
+  Bytes live_marked;
+  const auto change = [&](size_t number, Bytes bytes) {
+    live += bytes;
+    if (number < marked.size() && marked[number]) live_marked += bytes;
+  };
+  usage.completes = Play(replay, entries_.size(), [&](int64_t entry, const auto& block) {
+    if (block) {
+      sizes.push_back(block->bytes);
+      change(sizes.size() - 1, block->bytes);
+      usage.peak_reserved = std::max(usage.peak_reserved, replay.allocator->reserved());
+    } else if (entry > kLastMark) {
+      const auto number = static_cast<size_t>(-1 - entry);
+      change(number, -sizes[number]);
+    }
+    if (live > usage.peak_allocated) {
+      usage.peak_allocated = live;
+      usage.marked_at_peak = live_marked;
+    }
+  });
+  return usage;
 }
 
 Bytes AllocationTrace::SmallestCap(Bytes fails, Bytes completes) const {

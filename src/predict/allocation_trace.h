@@ -48,7 +48,20 @@ class AllocationTrace {
 
   // Whether the run completes when the allocator may reserve `cap` and no more. As PyTorch's does,
   // it gives cached segments back and tries again before it fails.
-  bool Completes(Bytes cap) const;
+  bool Completes(Bytes cap) const { return CompletesUnder(options_, cap); }
+  // The same of a run under other settings.
+  bool CompletesUnder(const AllocatorOptions& options, Bytes cap) const;
+
+  // What a run under `options` and `cap` needs; `marked` are allocations, by number, as far as it
+  // goes.
+  struct Usage {
+    bool completes = false;  // the rest is of what comes before the failure
+    Bytes peak_allocated;
+    Bytes peak_reserved;
+    Bytes marked_at_peak;  // of what is alive when the allocated bytes first reach their peak
+  };
+  Usage UsageUnder(const AllocatorOptions& options, Bytes cap,
+                   const std::vector<bool>& marked) const;
 
   // The smallest cap that completes, by bisection to the allocator's unit of 2 MiB.
   // REQUIRES: `completes` does, and is at most what the run reserved. `fails` is known not to: at
@@ -65,7 +78,10 @@ class AllocationTrace {
     Bytes reserved;
   };
 
-  // Plays the entries before `end`; false where the allocator fails.
+  // Plays the entries before `end`; false where the allocator fails. `see(entry, block)` is told
+  // of each allocation (with its block) and each other entry (without) once it is played.
+  template <typename See>
+  bool Play(Replay& replay, size_t end, const See& see) const;
   bool Play(Replay& replay, size_t end) const;
   // Up to this entry a replay under `cap` is what it is without: 0 when that is not known.
   size_t SameUntil(Bytes cap) const;

@@ -5,7 +5,11 @@
 
 #include <map>
 #include <random>
+#include <set>
+#include <tuple>
 #include <vector>
+
+#include "predict/block_table.h"
 
 namespace headroom::predict {
 namespace {
@@ -206,6 +210,40 @@ TEST(AllocConf, NamesTheNearestSetting) {
                           "backend:cudaMallocAsync"}) {
     EXPECT_FALSE(ParseAllocConf(bad).ok()) << bad;
   }
+}
+
+// Against a set, over what comes and goes at random; runs split and empty on the way.
+TEST(FreeBlocks, KeepTheOrderOfASet) {
+  std::mt19937 random(7);
+  FreeBlocks blocks;
+  std::set<std::tuple<int64_t, uint64_t, int32_t>> expected;
+  std::vector<Block> table;
+  for (int step = 0; step < 5000; ++step) {
+    const bool grow = expected.empty() || random() % 5 < (step < 2500 ? 3U : 2U);
+    if (grow) {
+      Block block;
+      block.size = static_cast<int64_t>(512 * (1 + random() % 40));
+      block.address = 512 * table.size();
+      expected.emplace(block.size, block.address, static_cast<int32_t>(table.size()));
+      blocks.Insert(block, static_cast<int32_t>(table.size()));
+      table.push_back(block);
+    } else {
+      const auto size = static_cast<int64_t>(512 * (random() % 42));
+      const auto best = expected.lower_bound({size, 0, 0});
+      const FreeBlocks::Place place = blocks.BestFit(size);
+      ASSERT_EQ(place.block, best == expected.end() ? -1 : std::get<2>(*best));
+      if (place.block < 0) continue;
+      if (random() % 2 == 0) {
+        blocks.Erase(place);
+      } else {
+        blocks.Erase(table[static_cast<size_t>(place.block)]);
+      }
+      expected.erase(best);
+    }
+  }
+  std::vector<int32_t> left;
+  for (const auto& [size, address, block] : expected) left.push_back(block);
+  EXPECT_EQ(blocks.Blocks(), left);
 }
 
 }  // namespace

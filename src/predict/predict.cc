@@ -335,6 +335,7 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
   } catch (const predict::OutOfMemoryException& failure) {
     prediction.out_of_memory = failure.what;
     prediction.ledger = runtime.TakeLedger();
+    prediction.trace = runtime.TakeTrace();
   }
   std::vector<ContextPart> outside = predict::OutsideAllocator(platform, attn, recipe);
   for (ContextPart& part : predict::ParallelContext(recipe)) outside.push_back(std::move(part));

@@ -61,7 +61,9 @@ struct Prediction {
   AttnImplementation attn_used = AttnImplementation::kEager;
   std::vector<std::string> assumptions;  // one line each, most important first
   std::optional<OutOfMemory> out_of_memory;
-  AllocationTrace trace;  // what the allocator was asked for: tells what the run needs under a cap
+  // What the allocator was asked for, up to what it had no memory for: tells what the run needs
+  // under a cap.
+  AllocationTrace trace;
 
   // What the process's figure in NVML peaks at: peak reserved and what lies outside.
   Bytes device() const { return ledger.peak_reserved() + ledger.context(); }
