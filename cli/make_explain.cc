@@ -38,8 +38,7 @@ std::string_view MarkOf(Stage stage) {
 std::vector<observe::NamedSize> SizesOf(const ParameterTable& table, DType weights) {
   std::vector<observe::NamedSize> sizes;
   for (const ParameterSpec& entry : table.entries()) {
-    const int64_t element =
-        ElementSize(entry.is_buffer ? entry.dtype.value_or(DType::kFloat32) : weights);
+    const int64_t element = ElementSize(entry.TypeIn(weights));
     sizes.push_back({entry.name, Bytes(entry.shape.NumElements() * element), entry.is_buffer});
   }
   return sizes;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,7 +27,13 @@ Result<LoadedModel> LoadModel(const std::string& model) {
     return LoadedModel{std::move(located->name), std::move(located->origin), std::move(config)};
   }
   const KnownModel* known = FindKnownModel(model);
-  if (known == nullptr) return UnknownModel(model);
+  if (known == nullptr) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(model, ignored)) {
+      return Error::BadInput(Format("{}: a folder without config.json", model));
+    }
+    return UnknownModel(model);
+  }
   HEADROOM_ASSIGN_OR_RETURN(ModelConfig config,
                             ModelConfig::FromJson(known->config_json, known->name));
   return LoadedModel{std::string(known->name), std::string(known->name), std::move(config)};

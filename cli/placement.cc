@@ -53,7 +53,7 @@ Result<PlacementReport> Build(const PlanOptions& options) {
   PlacementReport report;
   report.model = model.name;
   report.parameters = table->parameter_count();
-  report.model_bytes = table->parameter_bytes(dtype) + table->buffer_bytes();
+  report.model_bytes = table->parameter_bytes(dtype) + table->buffer_bytes(dtype);
   report.gpu = budget.gpu;
   report.memory = budget.memory;
   for (const ContextPart& part :

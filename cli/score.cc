@@ -194,9 +194,11 @@ ExitCode RunScore(std::span<const std::string> words) {
   }
   const Result<std::string> text = ReadInput(path);
   if (!text.ok()) return Fail("score", text.error());
+  std::vector<std::string> warnings;
   const Result<std::vector<MeasuredRow>> rows =
-      ReadMeasuredRows(*text, path == "-" ? "standard input" : path);
+      ReadMeasuredRows(*text, path == "-" ? "standard input" : path, warnings);
   if (!rows.ok()) return Fail("score", rows.error());
+  for (const std::string& warning : warnings) Warn("score", warning);
   const ScoreReport report = ScoreRows(*rows);
   if (arguments->Has("--json")) return Print(ScoreJson(report));
   const ScoreDetail detail = arguments->Has("--rows") ? ScoreDetail::kPhases : ScoreDetail::kLines;

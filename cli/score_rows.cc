@@ -5,7 +5,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.h"
 #include "base/format.h"
+#include "model/json_text.h"
 
 namespace headroom::cli {
 namespace {
@@ -14,23 +16,10 @@ using Json = nlohmann::json;
 
 constexpr int64_t kLargestCount = int64_t{1} << 62;
 constexpr int64_t kLargestRecipeNumber = int64_t{1} << 31;
-// Rows nest four deep; what nests deeper is no row, and is refused before it is parsed.
-constexpr int kDeepest = 16;
-
-bool NestsTooDeeply(std::string_view line) {
-  int depth = 0;
-  bool quoted = false;
-  for (size_t at = 0; at < line.size(); ++at) {
-    const char c = line[at];
-    if (quoted && c == '\\') ++at;
-    if (c == '"') quoted = !quoted;
-    if (quoted) continue;
-    if (c == '[' || c == '{') ++depth;
-    if (c == ']' || c == '}') --depth;
-    if (depth > kDeepest) return true;
-  }
-  return false;
-}
+// Of plan's --steps and --accum: what is played takes time and memory with each.
+constexpr int64_t kMostSteps = 100;
+constexpr int64_t kMostAccumulated = 1 << 16;
+constexpr Bytes kLongestRow = MiB(16);
 
 Error Missing(std::string_view key, std::string_view what) {
   return Error::BadInput(Format("\"{}\" is missing or not {}", key, what));
@@ -65,9 +54,10 @@ using Apply = std::function<Status(const Json& value, MeasuredRow& row)>;
 
 // Sets a number of the recipe.
 template <typename T>
-Apply Number(std::string_view key, T Recipe::*member, int64_t smallest) {
+Apply Number(std::string_view key, T Recipe::*member, int64_t smallest,
+             int64_t largest = kLargestRecipeNumber) {
   return [=](const Json& value, MeasuredRow& row) -> Status {
-    HEADROOM_ASSIGN_OR_RETURN(const int64_t count, Count(value, key, kLargestRecipeNumber));
+    HEADROOM_ASSIGN_OR_RETURN(const int64_t count, Count(value, key, largest));
     if (count < smallest) {
       return Error::BadInput(Format("\"{}\" must be at least {}", key, smallest));
     }
@@ -288,7 +278,7 @@ Status ApplyParallel(const Json& value, MeasuredRow& row) {
   }
   if (!value.contains("config") || !value["config"].is_object()) return {};
   const Json& config = value["config"];
-  if (config.value("version", Json(2)) != 2) row.unsupported = "FSDP1";
+  if (config.value("version", Json(2)) != 2) row.unsupported = "FSDP1 (FSDP2 is modelled)";
   parallel.reshard_after_forward = config.value("reshard_after_forward", Json(true)) != false;
   parallel.activation_checkpointing = config.value("activation_checkpointing", Json(false)) == true;
   return {};
@@ -315,8 +305,8 @@ const std::vector<RecipeKey>& RecipeKeys() {
       {"batch", Number("batch", &Recipe::per_device_train_batch_size, 1)},
       {"seq", Number("seq", &Recipe::sequence_length, 0)},
       {"target_seq", Number("target_seq", &Recipe::target_sequence_length, 0)},
-      {"accum", Number("accum", &Recipe::gradient_accumulation_steps, 1)},
-      {"steps", Number("steps", &Recipe::steps, 1)},
+      {"accum", Number("accum", &Recipe::gradient_accumulation_steps, 1, kMostAccumulated)},
+      {"steps", Number("steps", &Recipe::steps, 1, kMostSteps)},
       {"precision", Choice("precision", &Recipe::precision, &ParsePrecision)},
       {"optim", Choice("optim", &Recipe::optim, &ParseOptim)},
       {"attn", Choice("attn", &Recipe::attn_implementation, &ParseAttnImplementation)},
@@ -413,17 +403,7 @@ Status ReadMeasurements(const Json& object, MeasuredRow& row) {
   return ReadPhases(object, row);
 }
 
-Result<MeasuredRow> ReadRow(std::string_view line) {
-  if (NestsTooDeeply(line)) return Error::BadInput("is nested too deeply to be a row");
-  Json object;
-  try {
-    object = Json::parse(line);
-  } catch (const Json::parse_error& failure) {
-    return Error::BadInput(Format("not JSON at byte {}", failure.byte));
-  } catch (const Json::exception&) {
-    return Error::BadInput("holds a number too large to read");
-  }
-  if (!object.is_object()) return Error::BadInput("a row is a JSON object");
+Result<MeasuredRow> ReadRow(const Json& object) {
   MeasuredRow row;
   HEADROOM_ASSIGN_OR_RETURN(row.id, Text(object, "id"));
   HEADROOM_ASSIGN_OR_RETURN(const std::string task, Text(object, "task"));
@@ -447,15 +427,19 @@ Result<MeasuredRow> ReadRow(std::string_view line) {
 
 }  // namespace
 
-Result<std::vector<MeasuredRow>> ReadMeasuredRows(std::string_view text, std::string_view origin) {
+Result<std::vector<MeasuredRow>> ReadMeasuredRows(std::string_view text, std::string_view origin,
+                                                  std::vector<std::string>& warnings) {
   std::vector<MeasuredRow> rows;
   for (int number = 1; !text.empty(); ++number) {
     const size_t newline = text.find('\n');
     const std::string_view line = text.substr(0, newline);
     text = newline == std::string_view::npos ? std::string_view() : text.substr(newline + 1);
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    Result<MeasuredRow> row = ReadRow(line);
-    if (!row.ok()) return row.error().In(Format("{}:{}", origin, number));
+    const std::string place = Format("{}:{}", origin, number);
+    HEADROOM_ASSIGN_OR_RETURN(const Json object,
+                              ParseJsonObject(line, place, kLongestRow, warnings));
+    Result<MeasuredRow> row = ReadRow(object);
+    if (!row.ok()) return row.error().In(place);
     rows.push_back(*std::move(row));
   }
   if (rows.empty()) {

@@ -49,7 +49,8 @@ struct MeasuredRow {
 
 // Reads every line of `text`; empty lines are passed over. A line that is no row is an error that
 // names `origin` and the line's number. A row whose recipe has parts that are not known comes back
-// as unsupported.
-Result<std::vector<MeasuredRow>> ReadMeasuredRows(std::string_view text, std::string_view origin);
+// as unsupported. What a line repeats is said in `warnings`.
+Result<std::vector<MeasuredRow>> ReadMeasuredRows(std::string_view text, std::string_view origin,
+                                                  std::vector<std::string>& warnings);
 
 }  // namespace headroom::cli

@@ -312,7 +312,8 @@ Error UnknownGpu(std::string_view name, const std::string& query) {
   }
   std::string message = "unknown GPU " + QuotedName(name);
   message += nearest == nullptr ? ". " : ": did you mean \"" + std::string(nearest->name) + "\"? ";
-  return Error::BadInput(message + "A card without a name: --memory 24GiB");
+  return Error::BadInput(message +
+                         "headroom gpus lists all; for a card without a name: --memory 24GiB");
 }
 
 }  // namespace

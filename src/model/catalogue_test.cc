@@ -376,8 +376,8 @@ TEST(FindGpu, TakesTheSmallestOfSeveral) {
 
 TEST(FindGpu, NamesTheNearestOfAnUnknownName) {
   EXPECT_EQ(Found("rtx 4099"),
-            "unknown GPU \"rtx 4099\": did you mean \"GeForce RTX 4090\"? A card without a name: "
-            "--memory 24GiB");
+            "unknown GPU \"rtx 4099\": did you mean \"GeForce RTX 4090\"? headroom gpus lists "
+            "all; for a card without a name: --memory 24GiB");
   EXPECT_THAT(Found("h1000"), HasSubstr("did you mean \"H100 80GB HBM3\""));
   EXPECT_THAT(Found("4090 80gb"), HasSubstr("unknown GPU"));
   for (const char* name : {"", "nvidia", "titan", "rtx", "gb", "laptop", "a1", "mi300x"}) {

@@ -274,7 +274,7 @@ TEST(ModelConfig, RefusesWhatIsNoJsonObject) {
   EXPECT_THAT(ErrorOf(""), HasSubstr("empty"));
   EXPECT_THAT(ErrorOf(" \n"), HasSubstr("empty"));
   EXPECT_THAT(ErrorOf("[1, 2]"), HasSubstr("a JSON object"));
-  EXPECT_THAT(ErrorOf("model_type: bert"), HasSubstr("line 1, column 1"));
+  EXPECT_THAT(ErrorOf("model_type: bert"), HasSubstr("not valid JSON at column 1"));
   EXPECT_THAT(ErrorOf("{\"model_type\": \"bert\",\n \"hidden_size\": NaN}"),
               HasSubstr("line 2, column 17"));
   EXPECT_THAT(ErrorOf(R"({"model_type": "bert")"), HasSubstr("not valid JSON"));

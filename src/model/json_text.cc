@@ -27,12 +27,16 @@ std::string Cut(std::string text) {
   return text.substr(0, end) + "…";
 }
 
+// "line 3, column 8"; of a text of one line, "column 8".
 std::string LineAndColumn(std::string_view text, size_t byte) {
   const std::string_view before = text.substr(0, std::min(byte, text.size()));
   const auto line = std::ranges::count(before, '\n') + 1;
   const size_t last_break = before.rfind('\n');
   const size_t column =
       last_break == std::string_view::npos ? before.size() + 1 : before.size() - last_break;
+  const size_t first_break = text.find('\n');
+  const bool one_line = first_break == std::string_view::npos || first_break + 1 == text.size();
+  if (line == 1 && one_line) return Format("column {}", column);
   return Format("line {}, column {}", line, column);
 }
 

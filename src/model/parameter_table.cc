@@ -109,12 +109,11 @@ Bytes ParameterTable::parameter_bytes(DType dtype) const {
   return Bytes(parameter_count() * ElementSize(dtype));
 }
 
-Bytes ParameterTable::buffer_bytes() const {
+Bytes ParameterTable::buffer_bytes(DType loaded) const {
   Bytes bytes;
   for (const ParameterSpec& entry : entries_) {
-    if (entry.is_buffer)
-      bytes +=
-          Bytes(entry.shape.NumElements() * ElementSize(entry.dtype.value_or(DType::kFloat32)));
+    if (!entry.is_buffer) continue;
+    bytes += Bytes(entry.shape.NumElements() * ElementSize(entry.TypeIn(loaded)));
   }
   return bytes;
 }

@@ -38,6 +38,9 @@ struct ParameterSpec {
   // without naming a type (torch.zeros).
   std::optional<DType> dtype = std::nullopt;
   bool frozen = false;  // requires_grad is false
+
+  // Its type in a model that is loaded in `loaded`.
+  DType TypeIn(DType loaded) const { return dtype.value_or(loaded); }
 };
 
 class ParameterTable {
@@ -55,7 +58,8 @@ class ParameterTable {
   int64_t parameter_count() const;  // buffers left out, tied weights once
   Bytes parameter_bytes(DType dtype) const;
   int64_t trainable_count() const;  // likewise, of those that are not frozen
-  Bytes buffer_bytes() const;
+  // Of a model that is loaded in `loaded`.
+  Bytes buffer_bytes(DType loaded) const;
 
   // ---- For the architecture files ----
 

@@ -66,8 +66,9 @@ struct NotModelled {
 };
 constexpr NotModelled kNotModelled[] = {
     {"auto_find_batch_size", "the batch is taken as given, not reduced until it fits"},
-    {"deepspeed", "the plan is that of one GPU without DeepSpeed"},
-    {"fsdp", "the plan is that of one GPU without FSDP"},
+    {"deepspeed",
+     "the plan is that of one GPU without DeepSpeed (--nproc-per-node, --deepspeed-stage)"},
+    {"fsdp", "the plan is that of one GPU without FSDP (--nproc-per-node, --fsdp: version 2)"},
     {"label_smoothing_factor", "the loss is the model's own, without smoothing"},
     {"neftune_noise_alpha", "embeddings are taken without noise"},
     {"optim_target_modules", "the optimizer is taken to update every parameter"},

@@ -156,7 +156,7 @@ TEST(TrainingArguments, RefusesWhatIsNeitherJsonNorYaml) {
   EXPECT_THAT(ErrorOf(""), HasSubstr("neither"));
   EXPECT_THAT(ErrorOf("just words"), HasSubstr("neither"));
   EXPECT_THAT(ErrorOf("- a\n- b"), HasSubstr("neither"));
-  EXPECT_THAT(ErrorOf("{\"bf16\": true,}"), HasSubstr("line 1, column 15"));
+  EXPECT_THAT(ErrorOf("{\"bf16\": true,}"), HasSubstr("at column 15"));
   EXPECT_THAT(ErrorOf("bf16: true\n fp16: [1,\n"), HasSubstr("not valid YAML at line"));
   EXPECT_THAT(ErrorOf("a: 1\n---\nb: 2"), HasSubstr("more than one YAML document"));
   EXPECT_THAT(ErrorOf("? [a, b]\n: 1"), HasSubstr("no plain word"));

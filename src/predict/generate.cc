@@ -350,7 +350,9 @@ Status CheckGenerate(const Architecture& architecture, const ModelConfig& config
                      const Recipe& recipe) {
   if (!architecture.caches) {
     return Error::Unsupported(
-        Format("generation with model_type \"{}\" is not modelled yet", architecture.model_type));
+        Format("generation with model_type \"{}\" is not modelled: leave --generate out to plan "
+               "its training",
+               architecture.model_type));
   }
   if (recipe.task != Task::kCausalLm && recipe.task != Task::kSeq2SeqLm) {
     return Error::BadInput(

@@ -74,7 +74,7 @@ Weights::Weights(Runtime& runtime, const ParameterTable& table, DType dtype, int
   Apply(BuildTree(table), "", [&](const std::string& path, const ParameterSpec& spec) {
     runtime.module = runtime.ledger().InternModule(path);
     runtime.component = spec.is_buffer ? Component::kInputs : Component::kWeights;
-    const DType type = spec.dtype.value_or(dtype);
+    const DType type = spec.TypeIn(dtype);
     Tensor tensor = shards > 0 && !spec.is_buffer ? WithoutMemory(runtime, spec.shape, type, shards)
                                                   : Empty(runtime, spec.shape, type);
     tensor.impl()->leaf_requires_grad = !spec.is_buffer && !spec.frozen;

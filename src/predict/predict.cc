@@ -324,7 +324,7 @@ Result<Prediction> Predict(const ModelConfig& config, const Recipe& recipe,
     HEADROOM_ASSIGN_OR_RETURN(adapted, ApplyLora(*recipe.lora, config, table));
   }
   prediction.trainable = adapted.trainable_count();
-  prediction.buffers = table.buffer_bytes();
+  prediction.buffers = table.buffer_bytes(recipe.weights_dtype.value_or(DType::kFloat32));
   prediction.attn_used = attn;
   HEADROOM_ASSIGN_OR_RETURN(const RankModel rank, RankModelOf(config, recipe, table, adapted));
   predict::Runtime runtime(platform, observer);

@@ -145,10 +145,11 @@ std::string FitText(const ScoreReport& report, const FitSummary& summary, const 
 
 std::string SummaryText(const ScoreReport& report, const TextStyle& style) {
   const ScoreSummary summary = Summarize(report);
-  std::string out = Paint(style, Colour::kBold,
-                          Format("{} rows, {} predicted, {} not modelled", summary.rows,
-                                 summary.supported, report.skipped.size())) +
-                    '\n' + Skipped(report, style);
+  std::string out =
+      Paint(style, Colour::kBold,
+            Format("{} {}, {} predicted, {} not modelled", summary.rows,
+                   summary.rows == 1 ? "row" : "rows", summary.supported, report.skipped.size())) +
+      '\n' + Skipped(report, style);
   if (report.rows.empty()) return out;
   out += '\n' +
          Paint(style, Colour::kDim,

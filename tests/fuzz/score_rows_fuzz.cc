@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "score_rows.h"
@@ -13,7 +14,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace headroom;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto rows = cli::ReadMeasuredRows(text, "fuzz");
+  std::vector<std::string> warnings;
+  const auto rows = cli::ReadMeasuredRows(text, "fuzz", warnings);
   if (!rows.ok()) {
     HEADROOM_CHECK(!rows.error().message.empty(), "an error without a message");
     return 0;
