@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes what PyTorch and transformers compute for a tiny model of each family of the engine.
 
-    python bench/engine_golden.py tests/data/engine
+    python bench/engine_golden.py tests/data/engine [MINILM]
 
 For each case NAME.json (the config, and the task as "golden_task") and NAME.safetensors:
 
@@ -14,7 +14,8 @@ For each case NAME.json (the config, and the task as "golden_task") and NAME.saf
     grad/NAME                                      of each parameter
 
 Logits are those of the classes, or of each sequence's last token. src/engine/golden_test.cc reads
-the files. Needs torch and transformers (made with 2.15.0 and 5.17.0), no network.
+the files. With the folder of a MiniLM (scripts/fetch_minilm), minilm_sentences.safetensors too: the
+sentence embeddings of five sentences. Needs torch and transformers (made with 2.15.0 and 5.17.0), no network.
 """
 
 import json
@@ -30,6 +31,11 @@ BATCH, SEQUENCE, TARGET, PADDED = 2, 12, 10, 5
 VOCABULARY = 41
 STEPS, LEARNING_RATE, WEIGHT_DECAY, CLIP = 10, 1e-3, 0.01, 1.0
 SMOOTHING = 0.1
+SENTENCES = ["The model does not fit into the memory of the GPU.",
+             "There is not enough room on the card for this network.",
+             "A cat sleeps on the warm roof.",
+             "Gradient checkpointing computes activations twice.",
+             "Hello!"]
 
 
 def encoder(kind):
@@ -209,11 +215,30 @@ def write(folder, name, kind, task):
     print(f"{name}: loss {loss.item():.6f}, after {STEPS - 1} steps {tensors['output/losses'][-1]:.6f}")
 
 
+def embed_sentences(folder, minilm):
+    """Mean of the last hidden state over the tokens, normalised, as sentence-transformers has it."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
+    model = transformers.AutoModel.from_pretrained(minilm, attn_implementation="eager").eval()
+    encoded = tokenizer(SENTENCES, padding="max_length", max_length=24, return_tensors="pt")
+    mask = encoded["attention_mask"]
+    with torch.no_grad():
+        hidden = model(**encoded).last_hidden_state
+    mean = (hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
+    save_file({"input/input_ids": encoded["input_ids"].int(),
+               "input/token_type_ids": encoded["token_type_ids"].int(),
+               "input/lengths": mask.sum(1).int(),
+               "output/embedding": torch.nn.functional.normalize(mean).contiguous()},
+              os.path.join(folder, "minilm_sentences.safetensors"))
+    print(f"minilm_sentences: {len(SENTENCES)} of {mask.sum(1).tolist()} tokens")
+
+
 def main():
     folder = sys.argv[1]
     torch.set_num_threads(1)
     for name, (kind, task) in CASES.items():
         write(folder, name, kind, task)
+    if len(sys.argv) > 2:
+        embed_sentences(folder, sys.argv[2])
 
 
 if __name__ == "__main__":

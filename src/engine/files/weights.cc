@@ -191,13 +191,21 @@ Status SaveWeights(const std::filesystem::path& path, const ModelGraph& model,
       tensors.push_back({.name = part.name, .dtype = dtype, .shape = part.shape});
     }
   }
+  for (const auto& [name, id] : model.stored_constants) {
+    tensors.push_back({.name = name, .dtype = dtype, .shape = model.graph.tensor(id).shape});
+  }
   HEADROOM_ASSIGN_OR_RETURN(SafetensorsWriter writer, SafetensorsWriter::Create(path, tensors));
+  const auto write = [&](const TensorView& tensor, const ParameterPart& part) {
+    return WritePart(writer, part.name, tensor.dtype, PlaceOf(tensor, part), dtype);
+  };
   for (const Parameter& parameter : model.graph.parameters()) {
-    const TensorView& tensor = executor.View(parameter.truth());
     for (const ParameterPart& part : parameter.parts) {
-      HEADROOM_RETURN_IF_ERROR(
-          WritePart(writer, part.name, tensor.dtype, PlaceOf(tensor, part), dtype));
+      HEADROOM_RETURN_IF_ERROR(write(executor.View(parameter.truth()), part));
     }
+  }
+  for (const auto& [name, id] : model.stored_constants) {
+    const TensorView& tensor = executor.View(id);
+    HEADROOM_RETURN_IF_ERROR(write(tensor, {.name = name, .shape = tensor.shape}));
   }
   return writer.Finish();
 }

@@ -102,6 +102,9 @@ class BartBuilder {
       sinusoids_ = b_.Buffer("model.embed_positions.weight", Shape{rows, hidden_});
       context_.model.constants.emplace_back(sinusoids_, Sinusoids(rows));
     }
+    if (config_.model_type() == "pegasus") {
+      context_.model.stored_constants.emplace_back(name, sinusoids_);
+    }
     return sinusoids_;
   }
 

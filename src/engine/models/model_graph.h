@@ -53,6 +53,8 @@ struct ModelGraph {
   graph::TensorId hidden = graph::kNoTensor;
   // Buffers and what they hold.
   std::vector<std::pair<graph::TensorId, std::vector<float>>> constants;
+  // Names under which transformers stores a constant as well (Pegasus' sines).
+  std::vector<std::pair<std::string, graph::TensorId>> stored_constants;
   // Of the base model, as checkpoints of it alone leave it out: "bert.", "transformer.", "model.".
   std::string base_prefix;
   // Names under which a tied parameter may stand as well ("lm_head.weight").
