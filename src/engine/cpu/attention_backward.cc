@@ -88,12 +88,12 @@ void AddToQueries(const AttentionShape& shape, const TilePlace& place, Buffers& 
 }
 
 void WriteQueries(const AttentionShape& shape, const Backward& op, const TilePlace& place,
-                  Buffers& tile) {
+                  Buffers& tile, bool add) {
   for (int64_t r = 0; r < place.rows; ++r) {
     float* row = tile.dqueries + r * shape.padded_dim;
     Kernels().scale(row, shape.scale, shape.head_dim, row);
     WriteOrAdd(op.dq, place.b * shape.queries + place.query + r, place.head * shape.head_dim,
-               shape.head_dim, row, op.add);
+               shape.head_dim, row, add);
   }
 }
 
@@ -109,14 +109,15 @@ void QueryTile(const AttentionShape& shape, const Backward& op, TilePlace place)
     ScoreGradients(shape, op, place, tile);
     AddToQueries(shape, place, tile);
   }
-  WriteQueries(shape, op, place, tile);
+  WriteQueries(shape, op, place, tile, op.add);
 }
 
-// The gradients of one tile of keys and values, over all queries of their group of heads. Where
-// these are all the keys there are, the queries' gradient is complete too, and is written here.
-void KeyTile(const AttentionShape& shape, const Backward& op, TilePlace place, int64_t kv_head) {
+// The gradients of one tile of keys and values, over all queries of their group of heads. With
+// `queries_too` their share of the queries' gradient is written, or added to that of the keys
+// before.
+void KeyTile(const AttentionShape& shape, const Backward& op, TilePlace place, int64_t kv_head,
+             bool queries_too) {
   auto& tile = ThreadBuffers<Buffers>();
-  const bool all_keys = shape.key_tiles() == 1;
   place.head = kv_head * shape.group();
   LoadKeys(shape, op, place, tile);
   std::fill_n(tile.dkeys, kKeyTile * shape.padded_dim, 0.0F);
@@ -126,17 +127,17 @@ void KeyTile(const AttentionShape& shape, const Backward& op, TilePlace place, i
     place.query = job % shape.query_tiles() * kQueryTile;
     place.rows = std::min(kQueryTile, shape.queries - place.query);
     const bool seen = shape.Visible(place.b, place.query + place.rows - 1) > place.key;
-    if (!seen && !all_keys) continue;
+    if (!seen && !(queries_too && place.key == 0)) continue;
     LoadQueries(shape, op, place, tile);
     ScoreGradients(shape, op, place, tile);
     Kernels().multiply(place.columns, shape.padded_dim, place.rows, tile.dropped, 1, kKeyTile,
                        tile.doutput, shape.padded_dim, tile.dvalues, shape.padded_dim, true);
     Kernels().multiply(place.columns, shape.padded_dim, place.rows, tile.dscores, 1, kKeyTile,
                        tile.queries, shape.padded_dim, tile.dkeys, shape.padded_dim, true);
-    if (!all_keys) continue;
+    if (!queries_too) continue;
     std::fill_n(tile.dqueries, kQueryTile * shape.padded_dim, 0.0F);
     AddToQueries(shape, place, tile);
-    WriteQueries(shape, op, place, tile);
+    WriteQueries(shape, op, place, tile, op.add || place.key > 0);
   }
   for (int64_t r = 0; r < place.columns; ++r) {
     const int64_t row = place.b * shape.keys + place.key + r;
@@ -147,30 +148,47 @@ void KeyTile(const AttentionShape& shape, const Backward& op, TilePlace place, i
   }
 }
 
-}  // namespace
+// With so many heads there are jobs enough when each takes all tiles of its keys.
+constexpr int64_t kManyHeads = 32;
 
-void RunAttentionBackward(const OpCall& call) {
-  const Backward op{Operand(call.inputs, 0),   Operand(call.inputs, 1),  Operand(call.inputs, 2),
-                    Operand(call.inputs, 3),   Operand(call.inputs, 4),  Operand(call.inputs, 5),
-                    Operand(call.outputs, 0),  Operand(call.outputs, 1), Operand(call.outputs, 2),
-                    call.attributes.accumulate};
-  const AttentionShape shape(call, op.q, Operand(call.inputs, 6), Operand(call.inputs, 7));
+// Whether the queries' gradient can be summed where it is written, tile of keys after tile. What
+// decides is the op, not the threads, as the sums differ in their last bits.
+bool InOnePass(const AttentionShape& shape, const Backward& op) {
+  if (shape.key_tiles() == 1) return true;
+  return op.dq.dtype == DType::kFloat32 && shape.batch * shape.kv_heads >= kManyHeads;
+}
+
+TilePlace KeysAt(const AttentionShape& shape, int64_t b, int64_t key) {
+  return {.b = b,
+          .head = 0,
+          .query = 0,
+          .rows = 0,
+          .key = key,
+          .columns = std::min(kKeyTile, shape.keys - key)};
+}
+
+void HeadsInTurn(const AttentionShape& shape, const Backward& op) {
+  ParallelForUneven(shape.batch * shape.kv_heads,
+                    shape.queries * shape.group() * shape.keys * shape.head_dim, [&](int64_t job) {
+                      for (int64_t key = 0; key < shape.keys; key += kKeyTile) {
+                        KeyTile(shape, op, KeysAt(shape, job / shape.kv_heads, key),
+                                job % shape.kv_heads, true);
+                      }
+                    });
+}
+
+// Every tile is computed twice: a sum over tiles of keys in any other way would need a float32
+// buffer as large as the queries, or an order of the threads.
+void TilesApart(const AttentionShape& shape, const Backward& op) {
   const int64_t key_tiles = shape.key_tiles();
   const int64_t query_tiles = shape.query_tiles();
   ParallelForUneven(shape.batch * shape.kv_heads * key_tiles,
                     shape.queries * shape.group() * kKeyTile * shape.head_dim, [&](int64_t job) {
-                      const int64_t key = job % key_tiles * kKeyTile;
-                      const TilePlace place{.b = job / key_tiles / shape.kv_heads,
-                                            .head = 0,
-                                            .query = 0,
-                                            .rows = 0,
-                                            .key = key,
-                                            .columns = std::min(kKeyTile, shape.keys - key)};
-                      KeyTile(shape, op, place, job / key_tiles % shape.kv_heads);
+                      const int64_t head = job / key_tiles;
+                      KeyTile(shape, op,
+                              KeysAt(shape, head / shape.kv_heads, job % key_tiles * kKeyTile),
+                              head % shape.kv_heads, false);
                     });
-  if (key_tiles == 1) return;
-  // Every tile is computed a second time: a sum over tiles of keys in any other way would need a
-  // buffer as large as the queries, or an order of the threads.
   ParallelForUneven(shape.batch * shape.heads * query_tiles,
                     shape.keys * kQueryTile * shape.head_dim, [&](int64_t job) {
                       const int64_t query = job % query_tiles * kQueryTile;
@@ -182,6 +200,21 @@ void RunAttentionBackward(const OpCall& call) {
                                  .key = 0,
                                  .columns = 0});
                     });
+}
+
+}  // namespace
+
+void RunAttentionBackward(const OpCall& call) {
+  const Backward op{Operand(call.inputs, 0),   Operand(call.inputs, 1),  Operand(call.inputs, 2),
+                    Operand(call.inputs, 3),   Operand(call.inputs, 4),  Operand(call.inputs, 5),
+                    Operand(call.outputs, 0),  Operand(call.outputs, 1), Operand(call.outputs, 2),
+                    call.attributes.accumulate};
+  const AttentionShape shape(call, op.q, Operand(call.inputs, 6), Operand(call.inputs, 7));
+  if (InOnePass(shape, op)) {
+    HeadsInTurn(shape, op);
+  } else {
+    TilesApart(shape, op);
+  }
 }
 
 }  // namespace headroom::engine::cpu

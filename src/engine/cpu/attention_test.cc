@@ -231,6 +231,30 @@ TEST(Attention, CrossesTilesOfQueriesAndKeys) {
         random, 6);
 }
 
+// So many that each thread takes all tiles of a head's keys.
+TEST(Attention, OfManyHeadsCrossesTilesToo) {
+  std::mt19937 random(5);
+  Check({.batch = 2,
+         .queries = 135,
+         .heads = 32,
+         .kv_heads = 16,
+         .head_dim = 4,
+         .causal = true,
+         .lengths = {135, 60},
+         .dropout = 0.1F,
+         .packed = true},
+        random, 6);
+  Check({.batch = 2,
+         .queries = 5,
+         .keys = 140,
+         .heads = 16,
+         .kv_heads = 16,
+         .head_dim = 4,
+         .lengths = {140, 0},
+         .add = true},
+        random, 6);
+}
+
 TEST(Attention, LetsTheLastQueryOfFewerSeeAllKeys) {
   std::mt19937 random(3);
   Check({.queries = 3, .keys = 9, .heads = 2, .kv_heads = 2, .causal = true}, random);
