@@ -12,7 +12,7 @@ namespace headroom::engine::cpu {
 namespace {
 
 // A block of a and one of b stay in a core's second-level cache together with what they yield.
-constexpr int64_t kBlockRows = 1008;     // 72 panels of 14, 168 of 6, 252 of 4
+constexpr int64_t kBlockRows = 1344;     // 96 panels of 14, 224 of 6, 336 of 4
 constexpr int64_t kBlockColumns = 1024;  // 32 panels of 32
 // Rows of sums lie apart by more than a power of two: those would fall into the same cache sets.
 constexpr int64_t kSumStride = kBlockColumns + 32;
@@ -46,9 +46,9 @@ class Multiplication {
     const int64_t row_jobs = (block.rows + rows_per_job - 1) / rows_per_job;
     const int64_t column_jobs = (block.columns + kJobColumns - 1) / kJobColumns;
     const int64_t work = block.rows * block.columns * block.depth / (row_jobs * column_jobs) / 16;
-    ParallelForUneven(row_jobs * column_jobs, work, [&](int64_t job) {
-      const int64_t row = job % row_jobs * rows_per_job;
-      const int64_t column = job / row_jobs * kJobColumns;
+    ParallelForShares(row_jobs * column_jobs, work, [&](int64_t job) {
+      const int64_t row = job / column_jobs * rows_per_job;
+      const int64_t column = job % column_jobs * kJobColumns;
       const int64_t rows = std::min(rows_per_job, block.rows - row);
       const int64_t columns = std::min(kJobColumns, block.columns - column);
       MultiplyTiles(block, row, rows, column, columns);
@@ -61,14 +61,10 @@ class Multiplication {
     const int64_t left_panels = (block.rows + kernels_.tile_rows - 1) / kernels_.tile_rows;
     const int64_t right_panels =
         (block.columns + kernels_.tile_columns - 1) / kernels_.tile_columns;
-    ParallelForUneven(left_panels + right_panels, block.depth * kernels_.tile_columns,
-                      [&](int64_t job) {
-                        if (job < left_panels) {
-                          PackLeft(block, job);
-                        } else {
-                          PackRight(block, job - left_panels);
-                        }
-                      });
+    const int64_t work = block.depth * kernels_.tile_columns;
+    // Whoever multiplies with rows of a has packed them.
+    ParallelForShares(left_panels, work, [&](int64_t panel) { PackLeft(block, panel); });
+    ParallelForShares(right_panels, work, [&](int64_t panel) { PackRight(block, panel); });
   }
 
   void PackLeft(const Block& block, int64_t panel) {

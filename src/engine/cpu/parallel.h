@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -52,6 +53,41 @@ void ParallelForUneven(int64_t count, int64_t work, const Job& job) {
   ThreadPool::Get().ForChunks(
       count, [](void* pointer, int64_t i) { (*static_cast<const Job*>(pointer))(i); },
       const_cast<Job*>(&job));
+}
+
+// The same for loops over the same things, one after the other: of each loop a thread takes the
+// same share first, whose bytes it then finds in its own cache; who has done its share helps the
+// others.
+template <typename Job>
+void ParallelForShares(int64_t count, int64_t work, const Job& job) {
+  constexpr int64_t kMostShares = 64;
+  const int64_t shares = std::min<int64_t>(ThreadPool::Get().threads(), kMostShares);
+  if (count <= 1 || shares == 1 || count * work <= kParallelWork) {
+    for (int64_t i = 0; i < count; ++i) job(i);
+    return;
+  }
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+  };
+  struct Context {
+    const Job& job;
+    int64_t count;
+    int64_t shares;
+    Share taken[kMostShares];
+  } context{job, count, shares, {}};
+  ThreadPool::Get().ForChunks(
+      shares,
+      [](void* pointer, int64_t) {
+        auto& loop = *static_cast<Context*>(pointer);
+        for (int64_t turn = 0; turn < loop.shares; ++turn) {
+          const int64_t share = (ThreadPool::Index() + turn) % loop.shares;
+          const int64_t first = share * loop.count / loop.shares;
+          const int64_t size = (share + 1) * loop.count / loop.shares - first;
+          std::atomic<int64_t>& next = loop.taken[share].next;
+          for (int64_t i = 0; (i = next.fetch_add(1)) < size;) loop.job(first + i);
+        }
+      },
+      &context);
 }
 
 // Buffers of one thread: made at its first use, kept to its end, so that steps allocate nothing.

@@ -37,7 +37,11 @@ int DefaultThreads() {
   return threads > 0 ? std::min(threads, kMost) : Processors();
 }
 
+thread_local int thread_index = 0;
+
 }  // namespace
+
+int ThreadPool::Index() { return thread_index; }
 
 ThreadPool& ThreadPool::Get() {
   static ThreadPool pool(DefaultThreads());
@@ -97,6 +101,7 @@ void ThreadPool::RunChunks() {
 }
 
 void ThreadPool::Work(int index) {
+  thread_index = index;
   uint32_t seen = 0;
   while (!stop_) {
     for (int spins = 0; spins < kSpins && loops_.load(std::memory_order_acquire) == seen; ++spins) {

@@ -27,6 +27,8 @@ class ThreadPool {
   // Of the loops to come, the caller's included. REQUIRES: threads > 0, and no loop runs.
   void SetThreads(int threads);
   int threads() const { return threads_; }
+  // Of the calling thread: 0 outside the pool, else from 1 on.
+  static int Index();
 
   // Calls run(context, chunk) once for each chunk of [0, chunks), in any order, on any thread.
   // REQUIRES: called by one thread at a time, and not from within `run`.

@@ -26,7 +26,8 @@ TEST_F(ThreadPoolTest, RunsEachJobOnce) {
       std::vector<int> runs(static_cast<size_t>(count));
       ParallelForUneven(count, kParallelWork, [&](int64_t i) { ++runs[static_cast<size_t>(i)]; });
       ParallelFor(count, kParallelWork, [&](int64_t i) { ++runs[static_cast<size_t>(i)]; });
-      ASSERT_EQ(runs, std::vector<int>(static_cast<size_t>(count), 2)) << threads << " threads";
+      ParallelForShares(count, kParallelWork, [&](int64_t i) { ++runs[static_cast<size_t>(i)]; });
+      ASSERT_EQ(runs, std::vector<int>(static_cast<size_t>(count), 3)) << threads << " threads";
     }
   }
 }
