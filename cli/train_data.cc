@@ -112,9 +112,28 @@ class InputReader {
     return {};
   }
 
+  // The training file, or all .txt files of a folder.
+  Result<std::string> TrainingText() const {
+    std::error_code ignored;
+    if (!fs::is_directory(command_.train_file, ignored)) {
+      return ReadFile(command_.train_file, GiB(1));
+    }
+    std::vector<fs::path> files;
+    for (const fs::directory_entry& entry : fs::directory_iterator(command_.train_file, ignored)) {
+      if (entry.path().extension() == ".txt") files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    std::string all;
+    for (const fs::path& file : files) {
+      HEADROOM_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, GiB(1)));
+      all += text + "\n";
+    }
+    return all;
+  }
+
   // Byte-pair merges of the training file, as many as the model's vocabulary has room for.
   Status LearnTokenizer() {
-    HEADROOM_ASSIGN_OR_RETURN(const std::string text, ReadFile(command_.train_file, GiB(1)));
+    HEADROOM_ASSIGN_OR_RETURN(const std::string text, TrainingText());
     std::vector<std::string> lines;
     for (size_t start = 0; start < text.size();) {
       const size_t end = std::min(text.find('\n', start), text.size());
