@@ -77,14 +77,14 @@ class BertBuilder {
     const Affine norm = NormWeights(b_, at + ".LayerNorm", hidden_);
     const TensorId type_ids =
         config_.Int("type_vocab_size") > 1 ? context_.Ids("token_type_ids") : kNoTensor;
-    const TensorId sum = b_.Embedding({.ids = context_.Ids("input_ids"),
-                                       .table = words_,
-                                       .positions = positions,
-                                       .types = types,
-                                       .type_ids = type_ids,
-                                       .position_offset = static_cast<int>(PositionOffset()),
-                                       .padding_row =
-                                           context_.PaddingRow(config_.Int("vocab_size"))});
+    const TensorId sum =
+        b_.Embedding({.ids = context_.Ids("input_ids"),
+                      .table = words_,
+                      .positions = positions,
+                      .types = types,
+                      .type_ids = type_ids,
+                      .position_offset = static_cast<int>(PositionOffset()),
+                      .padding_row = context_.PaddingRow(config_.Int("vocab_size"))});
     const TensorId y = b_.Norm({.x = sum, .gamma = norm.weight, .beta = norm.bias, .eps = eps_}).y;
     return b_.Dropout(y, context_.Rate("hidden_dropout_prob"));
   }

@@ -29,7 +29,8 @@ struct ModelContext {
   graph::TensorId Ids(const std::string& name);
   // int32 [B], or absent where nothing is padded.
   graph::TensorId Lengths(const std::string& name);
-  // torch.nn.Embedding's padding_idx of a table of `rows`: pad_token_id, negative ones from the end.
+  // torch.nn.Embedding's padding_idx of a table of `rows`: pad_token_id, negative ones from the
+  // end.
   int64_t PaddingRow(int64_t rows) const;
   graph::LossOptions Loss(int ignore_index = -100) const;
 };
