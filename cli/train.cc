@@ -42,41 +42,21 @@ std::optional<Bytes> AvailableMemory() {
   return std::nullopt;
 }
 
-// Over its budget, whatever it changes.
-struct DoesNotFit {
-  std::string message;
-};
+std::string BudgetLine(const engine::BudgetPlan& plan, Bytes budget) {
+  std::string changes;
+  for (const std::string& change : plan.changes) changes += (changes.empty() ? "" : ", ") + change;
+  if (changes.empty()) return Format("inside the budget of {} as asked", FormatBytes(budget));
+  return Format("{}: the cheapest inside the budget of {}, about {:.0f} % more time", changes,
+                FormatBytes(budget), 100 * plan.cost);
+}
 
-// Chooses what fits the budget; the lines say what was changed.
-Result<std::optional<DoesNotFit>> KeepBudget(TrainCommand& command, TrainInputs& inputs) {
-  if (!command.memory_budget) return std::optional<DoesNotFit>();
-  HEADROOM_ASSIGN_OR_RETURN(const Trainer asked,
-                            Trainer::Create(inputs.config, command.train, inputs.data));
-  const bool evaluates = inputs.data.evaluation.size() > 0;
-  HEADROOM_ASSIGN_OR_RETURN(
-      engine::BudgetAnswer answer,
-      FitBudget(inputs.config, asked.options(), asked.shapes(), evaluates, *command.memory_budget));
-  if (answer.cheapest) {
-    command.train = std::move(answer.cheapest->options);
-    std::string changes;
-    for (const std::string& change : answer.cheapest->changes) {
-      changes += (changes.empty() ? "" : ", ") + change;
-    }
-    inputs.assumptions.insert(
-        inputs.assumptions.begin(),
-        changes.empty()
-            ? Format("inside the budget of {} as asked", FormatBytes(*command.memory_budget))
-            : Format("{}: the cheapest inside the budget of {}, about {:.0f} % more time", changes,
-                     FormatBytes(*command.memory_budget), 100 * answer.cheapest->cost));
-    return std::optional<DoesNotFit>();
-  }
-  std::string message =
-      Format("does not fit {}: the least it can do with is {}", FormatBytes(*command.memory_budget),
-             FormatBytes(answer.smallest.arena));
+std::string OverBudget(const engine::BudgetAnswer& answer, Bytes budget) {
+  std::string message = Format("does not fit {}: the least it can do with is {}",
+                               FormatBytes(budget), FormatBytes(answer.smallest.arena));
   for (const auto& [flag, arena] : answer.other) {
     message += Format("; {} would need {}", flag, FormatBytes(arena));
   }
-  return std::optional(DoesNotFit{std::move(message)});
+  return message;
 }
 
 TrainSummary SummaryOf(const engine::TrainResult& result, const Plan& native,
@@ -164,14 +144,18 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   Result<TrainInputs> inputs = ReadTrainInputs(command);
   if (!inputs.ok()) return Fail("train", inputs.error());
   for (const std::string& warning : command.warnings) Warn("train", warning);
-  const Result<std::optional<DoesNotFit>> over = KeepBudget(command, *inputs);
-  if (!over.ok()) return Fail("train", over.error());
-  if (*over) {
-    Warn("train", (*over)->message);
-    return ExitCode::kDoesNotFit;
-  }
   Result<Trainer> trainer = Trainer::Create(inputs->config, command.train, std::move(inputs->data));
   if (!trainer.ok()) return Fail("train", trainer.error());
+  if (command.memory_budget) {
+    const Result<engine::BudgetAnswer> answer = trainer->KeepBudget(*command.memory_budget);
+    if (!answer.ok()) return Fail("train", answer.error());
+    if (!answer->cheapest) {
+      Warn("train", OverBudget(*answer, *command.memory_budget));
+      return ExitCode::kDoesNotFit;
+    }
+    inputs->assumptions.insert(inputs->assumptions.begin(),
+                               BudgetLine(*answer->cheapest, *command.memory_budget));
+  }
   const Plan native = MakeNativeReport(inputs->name, trainer->plan().largest(), trainer->options(),
                                        trainer->plan().arena_size(), inputs->assumptions);
   const PlanDetail detail = command.by_module ? PlanDetail::kModules : PlanDetail::kSummary;

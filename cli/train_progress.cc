@@ -36,8 +36,8 @@ std::string Number(double value) { return std::isfinite(value) ? Format("{}", va
 
 Result<TrainProgress> TrainProgress::Create(Options options) {
   TrainProgress progress(std::move(options));
-  const int descriptor = progress.options_.to_stderr ? STDERR_FILENO : STDOUT_FILENO;
-  progress.terminal_ = isatty(descriptor) != 0;
+  progress.descriptor_ = progress.options_.to_stderr ? STDERR_FILENO : STDOUT_FILENO;
+  progress.terminal_ = isatty(progress.descriptor_) != 0;
   if (progress.options_.log.empty()) return progress;
   progress.log_.open(progress.options_.log);
   if (!progress.log_) {
@@ -52,14 +52,13 @@ Result<TrainProgress> TrainProgress::Create(Options options) {
 
 void TrainProgress::Say(const std::string& line) {
   Clear();
-  const int descriptor = options_.to_stderr ? STDERR_FILENO : STDOUT_FILENO;
   // Who reads no more does not end the training.
-  static_cast<void>(Write(descriptor, line + '\n'));
+  static_cast<void>(Write(descriptor_, line + '\n'));
 }
 
 void TrainProgress::Clear() {
   if (!shown_) return;
-  static_cast<void>(Write(options_.to_stderr ? STDERR_FILENO : STDOUT_FILENO, "\r\x1b[K"));
+  static_cast<void>(Write(descriptor_, "\r\x1b[K"));
   shown_ = false;
 }
 
@@ -106,8 +105,7 @@ void TrainProgress::OnStep(const engine::StepReport& report) {
   constexpr double kEvery = 0.1;
   if (SecondsSince(last_) < kEvery && report.step != options_.max_steps) return;
   last_ = Clock::now();
-  static_cast<void>(Write(options_.to_stderr ? STDERR_FILENO : STDOUT_FILENO,
-                          "\r" + StatusLine(report) + "\x1b[K"));
+  static_cast<void>(Write(descriptor_, "\r" + StatusLine(report) + "\x1b[K"));
   shown_ = true;
 }
 

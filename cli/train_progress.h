@@ -44,6 +44,7 @@ class TrainProgress : public engine::TrainObserver {
   std::string StatusLine(const engine::StepReport& report) const;
 
   Options options_;
+  int descriptor_ = 1;  // where it is said
   bool terminal_ = false;
   bool shown_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -15,7 +15,7 @@ function(headroom_install COMPONENT)
 endfunction()
 
 headroom_install(base bytes.h check.h dtype.h file.h nearest.h result.h shape.h)
-headroom_install(ledger component.h event_log.h ledger.h ledger_json.h)
+headroom_install(ledger component.h distinct_values.h event_log.h ledger.h ledger_json.h)
 headroom_install(model catalogue.h config.h locate.h lora_config.h parallel.h parameter_table.h
   recipe.h safetensors.h training_arguments.h)
 headroom_install(predict allocation_trace.h allocator_options.h op_observer.h predict.h)

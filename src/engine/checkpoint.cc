@@ -74,7 +74,6 @@ std::string StateText(const TrainerState& state) {
   json["loss_sum"] = state.loss_sum;
   json["clipped_steps"] = state.clipped_steps;
   json["skipped_steps"] = state.skipped_steps;
-  json["best_eval_loss"] = state.best_eval_loss;
   json["recipe"] = state.recipe;
   return json.dump(2) + "\n";
 }
@@ -93,7 +92,6 @@ Result<TrainerState> ParseState(const std::string& text, const std::string& orig
     state.loss_sum = json.at("loss_sum");
     state.clipped_steps = json.at("clipped_steps");
     state.skipped_steps = json.at("skipped_steps");
-    state.best_eval_loss = json.at("best_eval_loss");
     state.recipe = json.at("recipe").get<std::map<std::string, std::string>>();
   } catch (const Json::exception&) {
     return Error::BadInput(origin + ": no trainer state of headroom");

@@ -35,7 +35,6 @@ struct TrainerState {
   double loss_sum = 0;  // of the steps so far, for train_loss
   int64_t clipped_steps = 0;
   int64_t skipped_steps = 0;
-  double best_eval_loss = 0;
   // What decides the numbers, by name; a run that resumes must have the same.
   std::map<std::string, std::string> recipe;
 };

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "engine/cpu/operands.h"
+#include "engine/logits.h"
 
 namespace headroom::engine {
 namespace {
@@ -12,21 +12,6 @@ namespace {
 using graph::kNoTensor;
 using graph::Role;
 using graph::TensorId;
-
-int32_t Likeliest(const TensorView& logits, int64_t row) {
-  int64_t best = 0;
-  float largest = 0;
-  cpu::ForEachChunk(logits.cols(), [&](int64_t column, int64_t n) {
-    cpu::Chunk buffer;
-    const float* values = cpu::Read(logits, row, column, n, buffer);
-    for (int64_t i = 0; i < n; ++i) {
-      if (column + i > 0 && values[i] <= largest) continue;
-      largest = values[i];
-      best = column + i;
-    }
-  });
-  return static_cast<int32_t>(best);
-}
 
 class Decoding {
  public:
@@ -52,7 +37,8 @@ class Decoding {
       bool any = false;
       for (size_t row = 0; row < rows.size(); ++row) {
         if (ended[row]) continue;
-        const int32_t next = Likeliest(executor_.View(model_.logits), static_cast<int64_t>(row));
+        const auto next = static_cast<int32_t>(
+            Likeliest(executor_.View(model_.logits), static_cast<int64_t>(row)));
         ended[row] = next == options_.end_id || !Append(row, next);
         if (next != options_.end_id) written[row].push_back(next);
         any = any || !ended[row];

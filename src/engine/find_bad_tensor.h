@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looking into tensors after a pass: what went wrong first, and what a classifier answered.
+// Looking into tensors after a pass: what went wrong first.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
-#include "engine/data/batches.h"
 #include "engine/executor.h"
-#include "engine/models/model_graph.h"
 
 namespace headroom::engine {
 
@@ -18,8 +15,5 @@ std::string FirstBadTensor(const Executor& executor, const StepScalars& scalars)
 
 // Of the gradients as they lie there.
 std::string FirstBadGradient(const Executor& executor);
-
-// Rows of the kept logits whose largest is the label.
-int64_t CountCorrect(const Executor& executor, const ModelGraph& model, const Batch& batch);
 
 }  // namespace headroom::engine

@@ -17,6 +17,7 @@
 #include "engine/executor.h"
 #include "engine/files/convert.h"
 #include "engine/files/weights.h"
+#include "engine/initialise.h"
 #include "engine/native_step.h"
 
 namespace headroom::engine {
@@ -114,9 +115,7 @@ class Replay {
     HEADROOM_CHECK(arena.ok(), arena.error().message);
     arena_ = std::move(*arena);
     executor_ = std::make_unique<Executor>(step_->graph(), step_->plan, arena_.bytes());
-    for (const auto& [tensor, values] : step_->model.constants) {
-      std::copy(values.begin(), values.end(), executor_->View(tensor).As<float>());
-    }
+    FillConstants(step_->model, *executor_);
     const Result<LoadedWeights> loaded = LoadWeights(recorded.reader, step_->model, *executor_);
     HEADROOM_CHECK(loaded.ok(), loaded.error().message);
     HEADROOM_CHECK(loaded->initialised.empty(), "a weight that was not recorded");

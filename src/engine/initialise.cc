@@ -97,6 +97,12 @@ void InitialiseWeights(const ModelConfig& config, const Executor& executor, uint
   CopyMasters(executor);
 }
 
+void FillConstants(const ModelGraph& model, const Executor& executor) {
+  for (const auto& [tensor, values] : model.constants) {
+    std::copy(values.begin(), values.end(), executor.View(tensor).As<float>());
+  }
+}
+
 void CopyMasters(const Executor& executor) {
   constexpr int64_t kBlock = 1024;
   for (const graph::Parameter& parameter : executor.graph().parameters()) {

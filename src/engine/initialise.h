@@ -11,12 +11,16 @@
 #include <cstdint>
 
 #include "engine/executor.h"
+#include "engine/models/model_graph.h"
 #include "model/config.h"
 
 namespace headroom::engine {
 
 // Fills masters and weights. The values follow from `seed` and the order of the parameters alone.
 void InitialiseWeights(const ModelConfig& config, const Executor& executor, uint64_t seed);
+
+// Fills the constants of the model whose graph `executor` runs: rotary tables, sinusoids.
+void FillConstants(const ModelGraph& model, const Executor& executor);
 
 // Copies a master, once it is filled, into the weight that forward reads.
 void CopyMasters(const Executor& executor);

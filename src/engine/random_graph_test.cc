@@ -15,6 +15,7 @@
 
 #include "engine/executor.h"
 #include "engine/initialise.h"
+#include "engine/tiny_models.h"
 #include "graph/builder.h"
 #include "graph/gradients.h"
 #include "graph/memory_plan.h"
@@ -199,23 +200,6 @@ Graph TrainingGraph(uint64_t seed, const Recipe& recipe) {
   AppendOptimizer(graph, recipe.optimizer);
   if (recipe.reuse) ReuseInputs(graph);
   return graph;
-}
-
-graph::MemoryPlan SeparateBuffers(const Graph& graph) {
-  graph::MemoryPlan plan;
-  plan.offsets.resize(graph.tensors().size());
-  for (size_t i = 0; i < plan.offsets.size(); ++i) {
-    if (graph.tensors()[i].base) continue;
-    plan.offsets[i] = plan.size;
-    plan.size += RoundUp(SizeOf(graph.tensors()[i]), Bytes(256));
-  }
-  for (size_t i = 0; i < plan.offsets.size(); ++i) {
-    const graph::Tensor& tensor = graph.tensors()[i];
-    if (!tensor.base) continue;
-    plan.offsets[i] = plan.offsets[graph::Index(*tensor.base)] +
-                      Bytes(tensor.base_offset * ElementSize(tensor.dtype));
-  }
-  return plan;
 }
 
 // One step from the same values; the bytes of all that lasts.

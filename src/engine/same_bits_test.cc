@@ -68,24 +68,6 @@ TEST(SameBits, OnOneThreadAndOnTwo) {
   }
 }
 
-// Every tensor has bytes of its own.
-graph::MemoryPlan SeparateBuffers(const graph::Graph& graph) {
-  graph::MemoryPlan plan;
-  plan.offsets.resize(graph.tensors().size());
-  for (size_t i = 0; i < plan.offsets.size(); ++i) {
-    if (graph.tensors()[i].base) continue;
-    plan.offsets[i] = plan.size;
-    plan.size += RoundUp(SizeOf(graph.tensors()[i]), Bytes(256));
-  }
-  for (size_t i = 0; i < plan.offsets.size(); ++i) {
-    const graph::Tensor& tensor = graph.tensors()[i];
-    if (!tensor.base) continue;
-    plan.offsets[i] = plan.offsets[graph::Index(*tensor.base)] +
-                      Bytes(tensor.base_offset * ElementSize(tensor.dtype));
-  }
-  return plan;
-}
-
 // An executor over bytes of its own that starts from the tensors of another with the same graph.
 struct Copy {
   Copy(const TinyRun& run, const graph::MemoryPlan& plan)

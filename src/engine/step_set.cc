@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/initialise.h"
 
 namespace headroom::engine {
 namespace {
@@ -12,12 +13,6 @@ namespace {
 // A chunk of logits is worth computing with from about this many rows on; a multiple of kLossRows
 // (cpu/cpu_ops.h), so that chunking changes no bit.
 constexpr int64_t kChunkRows = 512;
-
-void FillConstants(const NativeStep& step, const Executor& executor) {
-  for (const auto& [tensor, values] : step.model.constants) {
-    std::copy(values.begin(), values.end(), executor.View(tensor).As<float>());
-  }
-}
 
 void Fill(const ModelGraph& model, const Executor& executor, const char* name,
           const std::vector<int32_t>& values, int32_t missing) {
@@ -103,7 +98,7 @@ Status StepSet::Allocate() {
   executors(train_, train_executors_);
   executors(eval_, eval_executors_);
   executors(decode_, decode_executors_);
-  FillConstants(largest(), executor());
+  FillConstants(model(), executor());
   return {};
 }
 

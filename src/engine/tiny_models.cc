@@ -69,9 +69,7 @@ TinyRun::TinyRun(const TinyModel& model, NativeOptions options, uint64_t seed) {
   HEADROOM_CHECK(arena.ok(), arena.error().message);
   arena_ = std::move(*arena);
   executor_ = std::make_unique<Executor>(step_->graph(), step_->plan, arena_.bytes());
-  for (const auto& [tensor, values] : step_->model.constants) {
-    std::copy(values.begin(), values.end(), executor_->View(tensor).As<float>());
-  }
+  FillConstants(step_->model, *executor_);
   InitialiseWeights(*config, *executor_, seed);
   scalars_.seed = seed;
   scalars_.targets = FillTinyInputs(*executor_, options.model.rows.batch, seed);
@@ -137,5 +135,22 @@ std::vector<std::byte> TinyRun::BytesOf(bool gradients) const {
 
 std::vector<std::byte> TinyRun::Gradients() const { return BytesOf(true); }
 std::vector<std::byte> TinyRun::Weights() const { return BytesOf(false); }
+
+graph::MemoryPlan SeparateBuffers(const graph::Graph& graph) {
+  graph::MemoryPlan plan;
+  plan.offsets.resize(graph.tensors().size());
+  for (size_t i = 0; i < plan.offsets.size(); ++i) {
+    if (graph.tensors()[i].base) continue;
+    plan.offsets[i] = plan.size;
+    plan.size += RoundUp(SizeOf(graph.tensors()[i]), Bytes(256));
+  }
+  for (size_t i = 0; i < plan.offsets.size(); ++i) {
+    const graph::Tensor& tensor = graph.tensors()[i];
+    if (!tensor.base) continue;
+    plan.offsets[i] = plan.offsets[graph::Index(*tensor.base)] +
+                      Bytes(tensor.base_offset * ElementSize(tensor.dtype));
+  }
+  return plan;
+}
 
 }  // namespace headroom::engine

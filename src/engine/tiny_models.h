@@ -59,4 +59,7 @@ float FillTinyInputs(const Executor& executor, int64_t batch, uint64_t seed,
 // 2 sequences of 12 tokens, the second padded; a decoder's are of 10.
 NativeOptions TinyOptions(const TinyModel& model);
 
+// A plan in which every tensor has bytes of its own.
+graph::MemoryPlan SeparateBuffers(const graph::Graph& graph);
+
 }  // namespace headroom::engine

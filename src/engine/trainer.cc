@@ -14,6 +14,7 @@
 #include "engine/files/weights.h"
 #include "engine/find_bad_tensor.h"
 #include "engine/initialise.h"
+#include "engine/logits.h"
 
 namespace headroom::engine {
 namespace {
@@ -55,8 +56,7 @@ Result<Trainer> Trainer::Create(const ModelConfig& config, TrainOptions options,
   Trainer trainer;
   trainer.config_ = config;
   HEADROOM_RETURN_IF_ERROR(CheckData(config, options, data.train, "training"));
-  const bool evaluates = data.evaluation.size() > 0;
-  if (evaluates) {
+  if (data.evaluation.size() > 0) {
     HEADROOM_RETURN_IF_ERROR(CheckData(config, options, data.evaluation, "validation"));
   }
   // One set of shapes serves both.
@@ -70,19 +70,34 @@ Result<Trainer> Trainer::Create(const ModelConfig& config, TrainOptions options,
   }
   trainer.options_ = std::move(options);
   trainer.data_ = std::make_unique<TrainData>(std::move(data));
-  const BatchStream stream(trainer.data_->train, trainer.StreamOptions(true));
-  trainer.shapes_ = stream.shapes();
-  HEADROOM_ASSIGN_OR_RETURN(StepSet steps,
-                            StepSet::Plan(config, trainer.options_, trainer.shapes_, evaluates));
-  trainer.steps_ = std::make_unique<StepSet>(std::move(steps));
-  const int64_t window = trainer.options_.gradient_accumulation_steps;
-  trainer.steps_per_epoch_ = (stream.batches_per_epoch() + window - 1) / window;
-  trainer.max_steps_ =
-      trainer.options_.max_steps > 0
-          ? trainer.options_.max_steps
-          : static_cast<int64_t>(std::ceil(trainer.options_.num_train_epochs *
-                                           static_cast<double>(trainer.steps_per_epoch_)));
+  HEADROOM_RETURN_IF_ERROR(trainer.Plan());
   return trainer;
+}
+
+// What follows from the options.
+Status Trainer::Plan() {
+  const BatchStream stream(data_->train, StreamOptions(true));
+  shapes_ = stream.shapes();
+  HEADROOM_ASSIGN_OR_RETURN(
+      StepSet steps, StepSet::Plan(config_, options_, shapes_, data_->evaluation.size() > 0));
+  steps_ = std::make_unique<StepSet>(std::move(steps));
+  const int64_t window = options_.gradient_accumulation_steps;
+  steps_per_epoch_ = (stream.batches_per_epoch() + window - 1) / window;
+  max_steps_ = options_.max_steps > 0
+                   ? options_.max_steps
+                   : static_cast<int64_t>(std::ceil(options_.num_train_epochs *
+                                                    static_cast<double>(steps_per_epoch_)));
+  return {};
+}
+
+Result<BudgetAnswer> Trainer::KeepBudget(Bytes budget) {
+  HEADROOM_ASSIGN_OR_RETURN(BudgetAnswer answer, FitBudget(config_, options_, shapes_,
+                                                           data_->evaluation.size() > 0, budget));
+  if (answer.cheapest && !answer.cheapest->changes.empty()) {
+    options_ = answer.cheapest->options;
+    HEADROOM_RETURN_IF_ERROR(Plan());
+  }
+  return answer;
 }
 
 BatchOptions Trainer::StreamOptions(bool training) const {

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/budget.h"
 #include "engine/checkpoint.h"
 #include "engine/data/batches.h"
 #include "engine/data/dataset.h"
@@ -90,6 +91,9 @@ class Trainer {
   // positions, on tokens and classes that the model has not, on no data.
   static Result<Trainer> Create(const ModelConfig& config, TrainOptions options, TrainData data);
 
+  // Plans anew what the cheapest changes fit into the budget, where any do. The data stays.
+  Result<BudgetAnswer> KeepBudget(Bytes budget);
+
   const StepSet& plan() const { return *steps_; }
   int64_t max_steps() const { return max_steps_; }
   const TrainOptions& options() const { return options_; }
@@ -124,6 +128,7 @@ class Trainer {
  private:
   Trainer() = default;
 
+  Status Plan();
   BatchOptions StreamOptions(bool training) const;
   Schedule ScheduleOf() const;
   StepScalars Scalars() const;

@@ -48,6 +48,10 @@ bool Recomputer::IsNormOutput(const Op& op, TensorId id) const {
   return op.kind == OpKind::kNorm && op.outputs[0] == id;
 }
 
+bool Recomputer::IsBesideKept(const Op& op, TensorId id) const {
+  return IsNormOutput(op, id) && uses_[Index(NormInput(op))].outside;
+}
+
 // What other layers read stays alive, but not a norm's output whose input is kept as well. The
 // statistics of norms do: they are small, and without them a layer's last linear would run again.
 bool Recomputer::KeptAcrossLayers(TensorId id) const {
@@ -57,7 +61,7 @@ bool Recomputer::KeptAcrossLayers(TensorId id) const {
   if (op.attributes.layer < 0) return true;
   if (op.kind == OpKind::kNorm && graph_.tensor(id).full_precision) return true;
   if (!uses.outside) return false;
-  return !(IsNormOutput(op, id) && uses_[Index(NormInput(op))].outside);
+  return !IsBesideKept(op, id);
 }
 
 TensorId Recomputer::Again(const Op& op, TensorId id) {
@@ -94,9 +98,8 @@ TensorId Recomputer::Saved(TensorId id) {
         IsNormOutput(op, id) || op.kind == OpKind::kActivation || op.kind == OpKind::kGlu;
     return cheap && !tensor.base ? Again(op, id) : id;
   }
-  const bool beside_kept = IsNormOutput(op, id) && op.attributes.layer >= 0 && uses.outside &&
-                           uses_[Index(NormInput(op))].outside;
-  return beside_kept ? Again(op, id) : id;
+  const bool again = op.attributes.layer >= 0 && uses.outside && IsBesideKept(op, id);
+  return again ? Again(op, id) : id;
 }
 
 void Recomputer::Enter(const Op& op) {

@@ -35,6 +35,8 @@ class Recomputer {
   void FindUses();
   bool KeptAcrossLayers(TensorId id) const;
   bool IsNormOutput(const Op& op, TensorId id) const;
+  // A norm's output whose input other layers read: the input is kept, this computed again.
+  bool IsBesideKept(const Op& op, TensorId id) const;
   TensorId Again(const Op& op, TensorId id);  // of a cheap op
   void RunLayerAgain(int layer);
   TensorId Copy(TensorId id);

@@ -4,15 +4,13 @@
 #include "base/check.h"
 
 namespace headroom {
-namespace {
 
-// All but the block and the type.
-bool SameShape(const MemoryEvent& a, const MemoryEvent& b) {
+bool EventLog::Shape::Same(const MemoryEvent& a, const MemoryEvent& b) {
   return a.bytes == b.bytes && a.module == b.module && a.op == b.op && a.component == b.component &&
          a.kind == b.kind;
 }
 
-size_t Hash(const MemoryEvent& event) {
+size_t EventLog::Shape::Hash(const MemoryEvent& event) {
   const uint64_t place = uint64_t{static_cast<uint32_t>(event.module)} << 32 |
                          uint64_t{static_cast<uint16_t>(event.op)} << 16 |
                          uint64_t{static_cast<uint8_t>(event.component)} << 8 |
@@ -23,10 +21,6 @@ size_t Hash(const MemoryEvent& event) {
   hash = (hash ^ place) * 0xc4ceb9fe1a85ec53ULL;
   return hash ^ hash >> 32;
 }
-
-}  // namespace
-
-EventLog::EventLog() : slots_(256, 0) {}
 
 void EventLog::Add(const MemoryEvent& event) {
   const uint32_t type = static_cast<uint32_t>(event.type);
@@ -48,28 +42,11 @@ void EventLog::Reclassify(size_t at, Component component, Kind kind) {
 }
 
 uint32_t EventLog::NumberOf(MemoryEvent event) {
-  if (distinct_.size() * 2 >= slots_.size()) Grow();
-  const size_t mask = slots_.size() - 1;
-  size_t slot = Hash(event) & mask;
-  for (; slots_[slot] != 0; slot = (slot + 1) & mask) {
-    if (SameShape(distinct_[slots_[slot] - 1], event)) return slots_[slot] - 1;
-  }
-  HEADROOM_CHECK(distinct_.size() < size_t{1} << (32 - kTypeBits), "too many different events");
   event.block = BlockId();
   event.type = MemoryEvent::Type();
-  distinct_.push_back(event);
-  slots_[slot] = static_cast<uint32_t>(distinct_.size());
-  return slots_[slot] - 1;
-}
-
-void EventLog::Grow() {
-  slots_.assign(slots_.size() * 2, 0);
-  const size_t mask = slots_.size() - 1;
-  for (size_t i = 0; i < distinct_.size(); ++i) {
-    size_t slot = Hash(distinct_[i]) & mask;
-    while (slots_[slot] != 0) slot = (slot + 1) & mask;
-    slots_[slot] = static_cast<uint32_t>(i) + 1;
-  }
+  const uint32_t number = distinct_.NumberOf(event);
+  HEADROOM_CHECK(number < uint32_t{1} << (32 - kTypeBits), "too many different events");
+  return number;
 }
 
 }  // namespace headroom

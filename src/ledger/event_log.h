@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ledger/component.h"
+#include "ledger/distinct_values.h"
 
 namespace headroom {
 
@@ -56,8 +57,6 @@ class EventLog {
     size_t at_;
   };
 
-  EventLog();
-
   void Reserve(size_t events) { entries_.reserve(events); }
   void Add(const MemoryEvent& event);
   // The block that the event at `born` allocated dies. REQUIRES: born < size().
@@ -87,11 +86,14 @@ class EventLog {
     return MemoryEvent::Type(entry.number & ((1U << kTypeBits) - 1));
   }
   uint32_t NumberOf(MemoryEvent event);
-  void Grow();
 
   std::vector<Entry> entries_;
-  std::vector<MemoryEvent> distinct_;  // without block and type
-  std::vector<uint32_t> slots_;        // open addressing: position in distinct_ + 1, or 0
+  // All but the block and the type.
+  struct Shape {
+    static size_t Hash(const MemoryEvent& event);
+    static bool Same(const MemoryEvent& a, const MemoryEvent& b);
+  };
+  DistinctValues<MemoryEvent, Shape> distinct_{256};
 };
 
 }  // namespace headroom

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ledger/distinct_values.h"
 #include "observe/stack_table.h"
 #include "observe/time_column.h"
 
@@ -47,12 +48,10 @@ struct Event {
 
 class EventTable {
  public:
-  EventTable();
-
   void Reserve(size_t events);
   void Add(const Event& event, uint64_t time_us);
   // Changes an event. REQUIRES: at < count().
-  void Set(size_t at, const Event& event) { numbers_[at] = Number(event); }
+  void Set(size_t at, const Event& event);
   void SetTime(size_t at, uint64_t time_us) { times_.Set(at, time_us); }
 
   size_t count() const { return numbers_.size(); }
@@ -61,16 +60,16 @@ class EventTable {
   // One an event, in microseconds, ascending in sound files; 0 where the file has none.
   const TimeColumn& times() const { return times_; }
   // Every event that there is, or was before it was changed.
-  std::span<const Event> distinct() const { return distinct_; }
+  std::span<const Event> distinct() const { return distinct_.values(); }
 
  private:
-  uint32_t Number(const Event& event);
-  void Grow();
-
   std::vector<uint32_t> numbers_;
   TimeColumn times_;
-  std::vector<Event> distinct_;
-  std::vector<uint32_t> slots_;  // open addressing: position in distinct_ + 1, or 0
+  struct Whole {
+    static size_t Hash(const Event& event);
+    static bool Same(const Event& a, const Event& b) { return a == b; }
+  };
+  DistinctValues<Event, Whole> distinct_{1024};
 };
 
 }  // namespace headroom::observe

@@ -3,10 +3,11 @@
 // The encoder-decoder Transformer, as transformers 5.17 runs it: BART and Marian with norms behind
 // each residual, mBART and Pegasus with norms before each block (models/{bart,marian,mbart,pegasus}
 // /modeling_*.py). Marian and Pegasus have sinusoidal positions, which are not trained.
+#include <algorithm>
 #include <cmath>
 
-#include "base/format.h"
 #include "engine/models/families.h"
+#include "model/parameter_builders.h"
 
 namespace headroom::engine {
 namespace {
@@ -47,26 +48,13 @@ class BartBuilder {
   }
 
  private:
-  // A tensor on its way through a stack. With norms first it is not added up until a norm needs it.
-  struct Stream {
-    TensorId branch = kNoTensor;
-    TensorId sum = kNoTensor;
-  };
-
   Status Check() {
-    for (const char* side : {"encoder", "decoder"}) {
-      const int64_t heads = config_.Int(std::string(side) + "_attention_heads");
-      if (hidden_ % heads != 0) {
-        return Error::BadInput(
-            Format("d_model {} is not a multiple of {}_attention_heads {}", hidden_, side, heads));
-      }
+    for (const char* heads : {"encoder_attention_heads", "decoder_attention_heads"}) {
+      HEADROOM_RETURN_IF_ERROR(CheckDivisible(config_, "d_model", heads));
     }
-    const int64_t positions = config_.Int("max_position_embeddings");
-    const int64_t longest = std::max(context_.max_sequence(), context_.options.target_sequence);
-    if (longest > positions) {
-      return Error::BadInput(
-          Format("a sequence of {} is beyond the {} positions of the model", longest, positions));
-    }
+    HEADROOM_RETURN_IF_ERROR(
+        CheckPositions(std::max(context_.max_sequence(), context_.options.target_sequence),
+                       config_.Int("max_position_embeddings")));
     if (!config_.MaybeBool("tie_word_embeddings").value_or(true) ||
         !config_.MaybeBool("share_encoder_decoder_embeddings").value_or(true)) {
       return Error::Unsupported(
@@ -126,50 +114,39 @@ class BartBuilder {
   TensorId Stack(const std::string& side, TensorId ids, int first_layer) {
     const std::string root = "model." + side;
     b_.Enter(root);
-    Stream stream{.branch = Embeddings(root, ids)};
+    ResidualStream stream{.branch = Embeddings(root, ids)};
     const int64_t layers = config_.Int(side + "_layers");
     for (int64_t i = 0; i < layers; ++i) {
       Layer(stream, side, root + ".layers." + std::to_string(i), first_layer + static_cast<int>(i),
             i == 0);
     }
     if (!norm_first_) return stream.branch;
-    return Before(stream, root + ".layer_norm", first_layer + static_cast<int>(layers) - 1);
+    return Norm(stream, root + ".layer_norm", first_layer + static_cast<int>(layers) - 1);
   }
 
-  graph::NormResult AddAndNorm(const Stream& stream, const std::string& name) {
-    const Affine norm = NormWeights(b_, name, hidden_);
-    return b_.Norm({.x = stream.branch,
-                    .residual = stream.sum,
-                    .gamma = norm.weight,
-                    .beta = norm.bias,
-                    .eps = kEps,
-                    .dropout = dropout_});
-  }
-
-  // A norm before a block: what the block reads.
-  TensorId Before(Stream& stream, const std::string& name, int layer) {
+  // The norm of the stream: of what is added up before a block, or behind it.
+  TensorId Norm(ResidualStream& stream, const std::string& name, int layer) {
     b_.Enter(name, layer);
-    const graph::NormResult result = AddAndNorm(stream, name);
-    stream.sum = result.sum;
-    return result.y;
+    const Affine norm = NormWeights(b_, name, hidden_);
+    return NormOf(b_, stream,
+                  {.gamma = norm.weight, .beta = norm.bias, .eps = kEps, .dropout = dropout_});
   }
 
   // One block of a layer, `inner` between its residual and its norm.
   template <typename Inner>
-  void Block(Stream& stream, const std::string& norm, int layer, int norm_layer,
+  void Block(ResidualStream& stream, const std::string& norm, int layer, int norm_layer,
              const Inner& inner) {
     if (norm_first_) {
-      const TensorId x = Before(stream, norm, norm_layer);
+      const TensorId x = Norm(stream, norm, norm_layer);
       stream.branch = inner(x);
       return;
     }
     stream.sum = stream.branch;
     stream.branch = inner(stream.sum);
-    b_.Enter(norm, layer);
-    stream.branch = AddAndNorm(stream, norm).y;
+    stream.branch = Norm(stream, norm, layer);
   }
 
-  void Layer(Stream& stream, const std::string& side, const std::string& at, int layer,
+  void Layer(ResidualStream& stream, const std::string& side, const std::string& at, int layer,
              bool first) {
     const int heads = static_cast<int>(config_.Int(side + "_attention_heads"));
     // The norm before the first block adds up the layer before.

@@ -2,8 +2,8 @@
 //
 // BERT and RoBERTa, as transformers 5.17 runs them (models/bert/modeling_bert.py,
 // models/roberta/modeling_roberta.py): norms behind each residual.
-#include "base/format.h"
 #include "engine/models/families.h"
+#include "model/parameter_builders.h"
 
 namespace headroom::engine {
 namespace {
@@ -51,16 +51,9 @@ class BertBuilder {
   int64_t PositionOffset() const { return roberta_ ? config_.Int("pad_token_id") + 1 : 0; }
 
   Status Check() {
-    const int64_t heads = config_.Int("num_attention_heads");
-    if (hidden_ % heads != 0) {
-      return Error::BadInput(
-          Format("hidden_size {} is not a multiple of num_attention_heads {}", hidden_, heads));
-    }
-    const int64_t positions = config_.Int("max_position_embeddings") - PositionOffset();
-    if (context_.max_sequence() > positions) {
-      return Error::BadInput(Format("a sequence of {} is beyond the {} positions of the model",
-                                    context_.max_sequence(), positions));
-    }
+    HEADROOM_RETURN_IF_ERROR(CheckDivisible(config_, "hidden_size", "num_attention_heads"));
+    HEADROOM_RETURN_IF_ERROR(CheckPositions(
+        context_.max_sequence(), config_.Int("max_position_embeddings") - PositionOffset()));
     HEADROOM_ASSIGN_OR_RETURN(activation_, ParseActivation(config_.String("hidden_act")));
     return {};
   }

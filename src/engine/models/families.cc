@@ -33,10 +33,8 @@ int64_t ModelContext::PaddingRow(int64_t rows) const {
   return *id < 0 ? *id + rows : *id;
 }
 
-graph::LossOptions ModelContext::Loss(int ignore_index) const {
-  return {.ignore_index = ignore_index,
-          .label_smoothing = options.label_smoothing,
-          .chunk_rows = options.loss_chunk_rows};
+graph::LossOptions ModelContext::Loss() const {
+  return {.label_smoothing = options.label_smoothing, .chunk_rows = options.loss_chunk_rows};
 }
 
 Affine LinearWeights(GraphBuilder& builder, const std::string& name, int64_t in, int64_t out,
@@ -52,6 +50,14 @@ Affine NormWeights(GraphBuilder& builder, const std::string& name, int64_t size,
 
 TensorId ApplyLinear(GraphBuilder& builder, TensorId x, const Affine& linear, Kind kind) {
   return builder.Linear(x, linear.weight, linear.bias, kind);
+}
+
+TensorId NormOf(GraphBuilder& builder, ResidualStream& stream, graph::NormOperands operands) {
+  operands.x = stream.branch;
+  operands.residual = stream.sum;
+  const graph::NormResult result = builder.Norm(operands);
+  stream.sum = result.sum;
+  return result.y;
 }
 
 Affine PackedLinear(GraphBuilder& builder, const std::string& name,
@@ -108,9 +114,43 @@ void LanguageHead(ModelContext& context, TensorId x, TensorId weight, TensorId b
   context.model.loss = b.LinearLoss(x, weight, bias, context.Ids("labels"), context.Loss());
 }
 
+Status DecoderHead(ModelContext& context, TensorId x, TensorId words, bool tied, TensorId lengths) {
+  GraphBuilder& b = context.builder;
+  b.Enter("");
+  if (context.options.head == Head::kHidden) {
+    HiddenHead(context, x);
+    return {};
+  }
+  const graph::Tensor& table = context.model.graph.tensor(words);
+  const Shape shape = table.shape;
+  if (context.options.task == Task::kSequenceClassification) {
+    b.Enter("score");
+    const TensorId score =
+        b.Weight("score.weight", Shape{context.config.Int("num_labels"), shape[1]});
+    const TensorId last = b.SelectRows(x, lengths, -1);
+    ClassifierHead(context, b.Linear(last, score, kNoTensor, Kind::kLogitsLoss));
+    return {};
+  }
+  if (context.options.task != Task::kCausalLm) return UnsupportedNativeTask(context);
+  if (tied) {
+    context.model.tied = {{"lm_head.weight", table.name}};
+  } else {
+    words = b.Weight("lm_head.weight", shape);
+  }
+  b.Enter("lm_head");
+  LanguageHead(context, x, words, kNoTensor, lengths);
+  return {};
+}
+
 void HiddenHead(ModelContext& context, TensorId x) {
   context.model.hidden = x;
   context.model.graph.tensor(x).kept = true;
+}
+
+Status CheckPositions(int64_t sequence, int64_t positions) {
+  if (sequence <= positions) return {};
+  return Error::BadInput(
+      Format("a sequence of {} is beyond the {} positions of the model", sequence, positions));
 }
 
 Error UnsupportedNativeTask(const ModelContext& context) {

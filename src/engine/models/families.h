@@ -32,7 +32,7 @@ struct ModelContext {
   // torch.nn.Embedding's padding_idx of a table of `rows`: pad_token_id, negative ones from the
   // end.
   int64_t PaddingRow(int64_t rows) const;
-  graph::LossOptions Loss(int ignore_index = -100) const;
+  graph::LossOptions Loss() const;
 };
 
 Status BuildBert(ModelContext& context);
@@ -52,6 +52,16 @@ Affine NormWeights(graph::GraphBuilder& builder, const std::string& name, int64_
 graph::TensorId ApplyLinear(graph::GraphBuilder& builder, graph::TensorId x, const Affine& linear,
                             Kind kind);
 
+// A tensor on its way through layers whose norms come first: what the next norm adds up, a branch,
+// and the sum so far where there is one.
+struct ResidualStream {
+  graph::TensorId branch = graph::kNoTensor;
+  graph::TensorId sum = graph::kNoTensor;
+};
+// The norm of the stream, which then stands at the sum. x and residual of `operands` are set here.
+graph::TensorId NormOf(graph::GraphBuilder& builder, ResidualStream& stream,
+                       graph::NormOperands operands);
+
 // Projections of a checkpoint, one above the other: `names` with .weight and .bias, and the rows of
 // each.
 struct PackedPart {
@@ -69,8 +79,15 @@ void ClassifierHead(ModelContext& context, graph::TensorId logits);
 // Ends a language model: the loss of all rows, or the logits of each sequence's last token.
 void LanguageHead(ModelContext& context, graph::TensorId x, graph::TensorId weight,
                   graph::TensorId bias, graph::TensorId lengths);
+// Ends a decoder as its task and head ask: "score" of the last token, or `words` (tied)
+// or an "lm_head" of their size.
+Status DecoderHead(ModelContext& context, graph::TensorId x, graph::TensorId words, bool tied,
+                   graph::TensorId lengths);
 // Ends with the last hidden state.
 void HiddenHead(ModelContext& context, graph::TensorId x);
+
+// Fails on a sequence longer than the model's positions.
+Status CheckPositions(int64_t sequence, int64_t positions);
 
 Error UnsupportedNativeTask(const ModelContext& context);
 

@@ -2,8 +2,8 @@
 //
 // GPT-2, as transformers 5.17 runs it (models/gpt2/modeling_gpt2.py): norms before each block, so
 // that the sum of one residual is fused with the norm of the next.
-#include "base/format.h"
 #include "engine/models/families.h"
+#include "model/parameter_builders.h"
 
 namespace headroom::engine {
 namespace {
@@ -33,33 +33,21 @@ class Gpt2Builder {
         b_.Embedding({.ids = context_.Ids("input_ids"), .table = words_, .positions = positions}),
         context_.Rate("embd_pdrop"));
     const int64_t layers = config_.Int("num_hidden_layers");
-    Stream stream{.branch = embedded};
+    ResidualStream stream{.branch = embedded};
     for (int64_t layer = 0; layer < layers; ++layer) {
       Layer(stream, static_cast<int>(layer));
     }
     // Belongs to the last layer, as the norm behind each layer does.
     const TensorId y = Norm(stream, "transformer.ln_f", static_cast<int>(layers) - 1);
-    b_.Enter("");
-    return Finish(y);
+    const bool tied = config_.MaybeBool("tie_word_embeddings").value_or(true);
+    return DecoderHead(context_, y, words_, tied, lengths_);
   }
 
  private:
-  // What the next norm adds up: a branch, and the sum so far where there is one.
-  struct Stream {
-    TensorId branch = kNoTensor;
-    TensorId sum = kNoTensor;
-  };
-
   Status Check() {
-    if (hidden_ % heads_ != 0) {
-      return Error::BadInput(
-          Format("hidden_size {} is not a multiple of num_attention_heads {}", hidden_, heads_));
-    }
-    const int64_t positions = config_.Int("max_position_embeddings");
-    if (context_.max_sequence() > positions) {
-      return Error::BadInput(Format("a sequence of {} is beyond the {} positions of the model",
-                                    context_.max_sequence(), positions));
-    }
+    HEADROOM_RETURN_IF_ERROR(CheckDivisible(config_, "hidden_size", "num_attention_heads"));
+    HEADROOM_RETURN_IF_ERROR(
+        CheckPositions(context_.max_sequence(), config_.Int("max_position_embeddings")));
     if (config_.MaybeBool("scale_attn_by_inverse_layer_idx").value_or(false)) {
       return Error::Unsupported("the native engine does not have scale_attn_by_inverse_layer_idx");
     }
@@ -67,17 +55,14 @@ class Gpt2Builder {
     return {};
   }
 
-  TensorId Norm(Stream& stream, const std::string& name, int layer) {
+  TensorId Norm(ResidualStream& stream, const std::string& name, int layer) {
     b_.Enter(name, layer);
     const Affine norm = NormWeights(b_, name, hidden_);
-    const graph::NormResult result = b_.Norm({.x = stream.branch,
-                                              .residual = stream.sum,
-                                              .gamma = norm.weight,
-                                              .beta = norm.bias,
-                                              .eps = eps_,
-                                              .dropout = context_.Rate("resid_pdrop")});
-    stream.sum = result.sum;
-    return result.y;
+    return NormOf(b_, stream,
+                  {.gamma = norm.weight,
+                   .beta = norm.bias,
+                   .eps = eps_,
+                   .dropout = context_.Rate("resid_pdrop")});
   }
 
   // transformers' Conv1D keeps its weight as [in, out].
@@ -87,7 +72,7 @@ class Gpt2Builder {
     return b_.Linear(x, weight, bias, kind, true);
   }
 
-  void Layer(Stream& stream, int layer) {
+  void Layer(ResidualStream& stream, int layer) {
     const std::string at = "transformer.h." + std::to_string(layer);
     const TensorId x = Norm(stream, at + ".ln_1", layer == 0 ? 0 : layer - 1);
     b_.Enter(at + ".attn", layer);
@@ -108,30 +93,6 @@ class Gpt2Builder {
     const TensorId up = Conv1d(y, at + ".mlp.c_fc", hidden_, inner, Kind::kMlp);
     stream.branch =
         Conv1d(b_.Activation(up, activation_), at + ".mlp.c_proj", inner, hidden_, Kind::kMlp);
-  }
-
-  Status Finish(TensorId y) {
-    if (context_.options.head == Head::kHidden) {
-      HiddenHead(context_, y);
-      return {};
-    }
-    if (context_.options.task == Task::kSequenceClassification) {
-      b_.Enter("score");
-      const TensorId score = b_.Weight("score.weight", Shape{config_.Int("num_labels"), hidden_});
-      const TensorId last = b_.SelectRows(y, lengths_, -1);
-      ClassifierHead(context_, b_.Linear(last, score, kNoTensor, Kind::kLogitsLoss));
-      return {};
-    }
-    if (context_.options.task != Task::kCausalLm) return UnsupportedNativeTask(context_);
-    TensorId weight = words_;
-    if (config_.MaybeBool("tie_word_embeddings").value_or(true)) {
-      context_.model.tied = {{"lm_head.weight", "transformer.wte.weight"}};
-    } else {
-      weight = b_.Weight("lm_head.weight", Shape{config_.Int("vocab_size"), hidden_});
-    }
-    b_.Enter("lm_head");
-    LanguageHead(context_, y, weight, kNoTensor, lengths_);
-    return {};
   }
 
   ModelContext& context_;

@@ -95,29 +95,21 @@ class LlamaBuilder {
     lengths_ = context_.Lengths("lengths");
     b_.Enter("model.embed_tokens");
     words_ = b_.EmbeddingTable("model.embed_tokens.weight", Shape{layout_.vocab, hidden_});
-    Stream stream{.branch = b_.Embedding({.ids = context_.Ids("input_ids"),
-                                          .table = words_,
-                                          .padding_row = context_.PaddingRow(layout_.vocab)})};
+    ResidualStream stream{.branch =
+                              b_.Embedding({.ids = context_.Ids("input_ids"),
+                                            .table = words_,
+                                            .padding_row = context_.PaddingRow(layout_.vocab)})};
     for (int64_t layer = 0; layer < layout_.layers; ++layer) {
       Layer(stream, static_cast<int>(layer));
     }
     const TensorId y = Norm(stream, "model.norm", static_cast<int>(layout_.layers) - 1);
-    b_.Enter("");
-    return Finish(y);
+    return DecoderHead(context_, y, words_, layout_.tied, lengths_);
   }
 
  private:
-  struct Stream {
-    TensorId branch = kNoTensor;
-    TensorId sum = kNoTensor;
-  };
-
   Status Check() {
-    const int64_t positions = config_.Int("max_position_embeddings");
-    if (context_.max_sequence() > positions) {
-      return Error::BadInput(Format("a sequence of {} is beyond the {} positions of the model",
-                                    context_.max_sequence(), positions));
-    }
+    HEADROOM_RETURN_IF_ERROR(
+        CheckPositions(context_.max_sequence(), config_.Int("max_position_embeddings")));
     const std::optional<int64_t> window =
         config_.Has("sliding_window") ? config_.MaybeInt("sliding_window") : std::nullopt;
     const bool windowed = config_.MaybeBool("use_sliding_window").value_or(true);
@@ -152,15 +144,12 @@ class LlamaBuilder {
     return {};
   }
 
-  TensorId Norm(Stream& stream, const std::string& name, int layer) {
+  TensorId Norm(ResidualStream& stream, const std::string& name, int layer) {
     b_.Enter(name, layer);
-    const graph::NormResult result = b_.Norm({.x = stream.branch,
-                                              .residual = stream.sum,
-                                              .gamma = b_.Weight(name + ".weight", Shape{hidden_}),
-                                              .norm = graph::NormKind::kRmsNorm,
-                                              .eps = eps_});
-    stream.sum = result.sum;
-    return result.y;
+    return NormOf(b_, stream,
+                  {.gamma = b_.Weight(name + ".weight", Shape{hidden_}),
+                   .norm = graph::NormKind::kRmsNorm,
+                   .eps = eps_});
   }
 
   TensorId Attention(TensorId x, const std::string& at) {
@@ -186,7 +175,7 @@ class LlamaBuilder {
     return ApplyLinear(b_, attended, out, Kind::kAttention);
   }
 
-  void Layer(Stream& stream, int layer) {
+  void Layer(ResidualStream& stream, int layer) {
     const std::string at = "model.layers." + std::to_string(layer);
     const TensorId x = Norm(stream, at + ".input_layernorm", std::max(layer - 1, 0));
     b_.Enter(at + ".self_attn", layer);
@@ -202,30 +191,6 @@ class LlamaBuilder {
         LinearWeights(b_, mlp + "down_proj", layout_.inner, hidden_, layout_.mlp_bias);
     const TensorId active = b_.Glu(ApplyLinear(b_, y, gate_up, Kind::kMlp), activation_);
     stream.branch = ApplyLinear(b_, active, down, Kind::kMlp);
-  }
-
-  Status Finish(TensorId y) {
-    if (context_.options.head == Head::kHidden) {
-      HiddenHead(context_, y);
-      return {};
-    }
-    if (context_.options.task == Task::kSequenceClassification) {
-      b_.Enter("score");
-      const TensorId score = b_.Weight("score.weight", Shape{config_.Int("num_labels"), hidden_});
-      const TensorId last = b_.SelectRows(y, lengths_, -1);
-      ClassifierHead(context_, b_.Linear(last, score, kNoTensor, Kind::kLogitsLoss));
-      return {};
-    }
-    if (context_.options.task != Task::kCausalLm) return UnsupportedNativeTask(context_);
-    TensorId weight = words_;
-    if (layout_.tied) {
-      context_.model.tied = {{"lm_head.weight", "model.embed_tokens.weight"}};
-    } else {
-      weight = b_.Weight("lm_head.weight", Shape{layout_.vocab, hidden_});
-    }
-    b_.Enter("lm_head");
-    LanguageHead(context_, y, weight, kNoTensor, lengths_);
-    return {};
   }
 
   ModelContext& context_;
