@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -21,7 +20,9 @@
 #include "report/json.h"
 #include "report/plan_text.h"
 #include "report/train_report.h"
+#include "resident_memory.h"
 #include "train_data.h"
+#include "train_memory.h"
 #include "train_options.h"
 #include "train_progress.h"
 
@@ -29,18 +30,6 @@ namespace headroom::cli {
 namespace {
 
 using engine::Trainer;
-
-// What the system can give without swapping: MemAvailable of /proc/meminfo.
-std::optional<Bytes> AvailableMemory() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  int64_t kib = 0;
-  while (file >> key >> kib) {
-    if (key == "MemAvailable:") return KiB(kib);
-    file.ignore(64, '\n');
-  }
-  return std::nullopt;
-}
 
 std::string BudgetLine(const engine::BudgetPlan& plan, Bytes budget) {
   std::string changes;
@@ -60,7 +49,7 @@ std::string OverBudget(const engine::BudgetAnswer& answer, Bytes budget) {
 }
 
 TrainSummary SummaryOf(const engine::TrainResult& result, const Plan& native,
-                       const Trainer& trainer) {
+                       const Trainer& trainer, const ProcessGrowth& growth) {
   TrainSummary summary;
   summary.steps = result.steps;
   summary.max_steps = trainer.max_steps();
@@ -82,6 +71,7 @@ TrainSummary SummaryOf(const engine::TrainResult& result, const Plan& native,
   summary.saved = result.saved.string();
   summary.planned = native.report.allocated;
   summary.arena = Bytes(static_cast<int64_t>(trainer.plan().arena().size()));
+  summary.memory = TrainMemory(trainer, growth);
   return summary;
 }
 
@@ -102,8 +92,9 @@ std::string SamplesText(const Trainer& trainer, const engine::Tokenizer& tokeniz
 }
 
 ExitCode Finish(const TrainCommand& command, const engine::TrainResult& result, const Plan& native,
-                const Trainer& trainer, const TrainProgress& progress, const TextStyle& style) {
-  const TrainSummary summary = SummaryOf(result, native, trainer);
+                const Trainer& trainer, const ProcessGrowth& growth, const TrainProgress& progress,
+                const TextStyle& style) {
+  const TrainSummary summary = SummaryOf(result, native, trainer, growth);
   const ExitCode code = result.interrupted ? ExitCode::kInterrupted : ExitCode::kOk;
   if (!command.html.empty()) {
     std::vector<TrainCurvePoint> curve;
@@ -179,6 +170,7 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
       origin.checkpoint = *last;
     }
   }
+  const ProcessGrowth growth;
   if (const Status status = trainer->Start(origin); !status.ok()) {
     return Fail("train", status.error());
   }
@@ -188,7 +180,8 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
                              .logging_steps = command.train.logging_steps,
                              .arena = trainer->plan().arena_size(),
                              .to_stderr = command.json,
-                             .log = command.log});
+                             .log = command.log,
+                             .continues = command.resume.has_value()});
   if (!progress.ok()) return Fail("train", progress.error());
   if (!trainer->newly_initialised().empty()) {
     Warn("train",
@@ -200,7 +193,7 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   if (command.train.samples > 0 && inputs->tokenizer && !result->interrupted && !command.json) {
     Print(SamplesText(*trainer, *inputs->tokenizer, style));
   }
-  return Finish(command, *result, native, *trainer, *progress, style);
+  return Finish(command, *result, native, *trainer, growth, *progress, style);
 }
 
 }  // namespace

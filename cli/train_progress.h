@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run shows while it trains: one line, kept up to date on a terminal; a line every
-// logging_steps in a pipe; every step in the file of --log.
+// What a run shows while it trains: one line, kept up to date on a terminal and no wider than it; a
+// line every logging_steps in a pipe; every step in the file of --log, with the memory that the
+// process then holds.
 #pragma once
 
 #include <chrono>
@@ -24,6 +25,7 @@ class TrainProgress : public engine::TrainObserver {
     Bytes arena;
     bool to_stderr = false;          // standard output belongs to --json
     std::filesystem::path log = {};  // empty: none
+    bool continues = false;          // the log goes on behind what it holds
   };
   // Fails when the log cannot be written.
   static Result<TrainProgress> Create(Options options);

@@ -25,6 +25,39 @@ std::string Speed(const TrainSummary& summary) {
                 summary.tokens_per_second, summary.steps_per_second);
 }
 
+std::string SizeCell(std::optional<Bytes> size) { return size ? MiBNumber(*size) : ""; }
+
+std::string MemoryTable(const TrainSummary& summary, const TextStyle& style) {
+  TextTable table({{"MiB", TextTable::Align::kLeft}, {"planned"}, {"measured"}});
+  for (const TrainMemoryRow& row : summary.memory) {
+    table.Add({row.name, SizeCell(row.planned), SizeCell(row.measured)});
+  }
+  return table.Text(style);
+}
+
+Json MeasuredJson(const TrainSummary& summary) {
+  Json measured = Json::object();
+  for (const TrainMemoryRow& row : summary.memory) {
+    measured[row.key] = row.measured ? Json(row.measured->count()) : Json(nullptr);
+  }
+  return measured;
+}
+
+PageTable MemoryPage(const TrainSummary& summary) {
+  PageTable table{.heading = "Memory, planned and measured",
+                  .note =
+                      "Measured: the pages of each part that the system counts as taken; of "
+                      "the process, its growth since before the arena.",
+                  .columns = {"part", "planned", "measured"},
+                  .rows = {},
+                  .totals = {}};
+  const auto cell = [](std::optional<Bytes> size) { return size ? PageCell(*size) : PageCell(); };
+  for (const TrainMemoryRow& row : summary.memory) {
+    table.rows.push_back({row.name, cell(row.planned), cell(row.measured)});
+  }
+  return table;
+}
+
 }  // namespace
 
 std::string TrainText(const TrainSummary& summary, const TextStyle& style) {
@@ -45,10 +78,9 @@ std::string TrainText(const TrainSummary& summary, const TextStyle& style) {
     line("skipped", Format("{} steps whose gradients overflowed", summary.skipped_steps));
   }
   line("waiting for data", Format("{} of the time", Percent(summary.waiting_share)));
-  line("memory",
-       Format("{} planned, {} allocated", FormatMiB(summary.planned), FormatMiB(summary.arena)));
   if (!summary.saved.empty()) line("saved", summary.saved);
-  return out;
+  if (summary.memory.empty()) return out;
+  return out + Heading(style, "Memory, planned and measured") + MemoryTable(summary, style);
 }
 
 std::string TrainJson(const PlanReport& plan, const TrainSummary& summary) {
@@ -71,6 +103,7 @@ std::string TrainJson(const PlanReport& plan, const TrainSummary& summary) {
                {"saved", summary.saved.empty() ? Json(nullptr) : Json(summary.saved)},
                {"planned_bytes", summary.planned.count()},
                {"arena_bytes", summary.arena.count()},
+               {"measured", MeasuredJson(summary)},
                {"peak", PeakJson(plan.peak)},
                {"phases", PhasesJson(plan)},
                {"assumptions", plan.header.assumptions}};
@@ -104,6 +137,7 @@ ReportPage TrainPage(const PlanReport& plan, const Ledger& ledger, const TrainSu
   }
   if (evaluations.empty()) loss.lines.pop_back();
   page.curves = {std::move(loss), std::move(rate), std::move(norm)};
+  if (!summary.memory.empty()) page.tables.insert(page.tables.begin(), MemoryPage(summary));
   return page;
 }
 

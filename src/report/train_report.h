@@ -15,6 +15,14 @@
 
 namespace headroom {
 
+// A part of the run's memory: as it was planned, and as the system counts the pages that hold it.
+struct TrainMemoryRow {
+  std::string key;   // in JSON
+  std::string name;  // for people
+  std::optional<Bytes> planned;
+  std::optional<Bytes> measured;
+};
+
 struct TrainSummary {
   int64_t steps = 0;
   int64_t max_steps = 0;
@@ -34,6 +42,7 @@ struct TrainSummary {
   std::string saved;  // folder of the model or the last checkpoint; empty: none
   Bytes planned;      // alive at the peak
   Bytes arena;        // allocated
+  std::vector<TrainMemoryRow> memory;
 };
 
 struct TrainCurvePoint {
@@ -53,7 +62,7 @@ struct TrainEvalPoint {
 std::string TrainText(const TrainSummary& summary, const TextStyle& style);
 
 // {"train_runtime", "train_samples_per_second", "train_loss", …, "planned_bytes", "arena_bytes",
-// "peak"}; `plan` is the run's.
+// "measured", "peak"}; `plan` is the run's.
 std::string TrainJson(const PlanReport& plan, const TrainSummary& summary);
 
 // The plan's page with the curves of loss, learning rate and gradient norm.

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_memory.h"
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "base/format.h"
+#include "graph/graph.h"
+#include "ledger/component.h"
+
+namespace headroom::cli {
+
+std::vector<TrainMemoryRow> TrainMemory(const engine::Trainer& trainer,
+                                        const ProcessGrowth& growth) {
+  const std::span<const std::byte> arena = trainer.plan().arena();
+  const auto size = Bytes(static_cast<int64_t>(arena.size()));
+  const ResidentPages pages(arena);
+  std::array<Bytes, kComponentCount> planned{};
+  std::array<Bytes, kComponentCount> touched{};
+  const graph::Graph& graph = trainer.plan().executor().graph();
+  for (size_t i = 0; i < graph.tensors().size(); ++i) {
+    const graph::Tensor& tensor = graph.tensors()[i];
+    if (tensor.base || !graph::IsPersistent(tensor.role)) continue;
+    const auto component = static_cast<size_t>(graph::ComponentOf(tensor.role));
+    const Bytes offset = trainer.plan().largest().plan.offsets[i];
+    planned[component] += SizeOf(tensor);
+    touched[component] += pages.In(offset, SizeOf(tensor));
+  }
+  std::vector<TrainMemoryRow> rows;
+  TrainMemoryRow rest{.key = "transient",
+                      .name = "activations, temporaries, inputs",
+                      .planned = trainer.plan().arena_size(),
+                      .measured = pages.In(Bytes(0), size)};
+  const TrainMemoryRow whole{
+      .key = "arena", .name = "= arena", .planned = rest.planned, .measured = size};
+  for (const Component component :
+       {Component::kWeights, Component::kGradients, Component::kOptimizer}) {
+    const auto index = static_cast<size_t>(component);
+    if (planned[index] == Bytes(0)) continue;
+    const std::string name(Name(component));
+    rows.push_back({name, name, planned[index], touched[index]});
+    *rest.planned -= planned[index];
+    *rest.measured -= touched[index];
+  }
+  rows.push_back(rest);
+  rows.push_back(whole);
+  rows.push_back({"process_growth", "growth of the process", std::nullopt, growth.Peak()});
+  return rows;
+}
+
+}  // namespace headroom::cli
