@@ -115,6 +115,23 @@ Result<std::optional<std::string>> ValueOf(const Slot& slot, std::string_view na
   return Error::BadInput(Format("{}={}: takes no value: write {}", name, value, name));
 }
 
+// "--flag VALUE MODEL", where the flag's value is optional and only one of the two words can be
+// MODEL: the word behind the flag is its value.
+void TakeSurplus(const Syntax& syntax, std::span<const std::string> words, Slot& slot,
+                 std::vector<std::string>& remaining) {
+  const bool alone = slot.flag->takes == Takes::kOptionalValue && slot.option->count() == 1;
+  if (!alone || remaining.size() <= PositionalCount(syntax)) return;
+  const std::vector<std::string_view> names = Split(slot.flag->names);
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    if (std::ranges::find(names, WithDashes(words[i])) == names.end()) continue;
+    const auto found = std::ranges::find(remaining, words[i + 1]);
+    if (found == remaining.end() || found->starts_with('-')) return;
+    slot.values = {*found};
+    remaining.erase(found);
+    return;
+  }
+}
+
 }  // namespace
 
 std::optional<std::string> Arguments::Value(std::string_view name) const {
@@ -140,6 +157,8 @@ Result<Arguments> ParseArguments(const Syntax& syntax, std::span<const std::stri
   }
 
   Arguments arguments;
+  std::vector<std::string> remaining = app.remaining();
+  for (Slot& slot : slots) TakeSurplus(syntax, words, slot, remaining);
   for (const Slot& slot : slots) {
     if (slot.option->count() == 0) continue;
     const std::string name(Split(slot.flag->names).front());
@@ -148,7 +167,7 @@ Result<Arguments> ParseArguments(const Syntax& syntax, std::span<const std::stri
     if (value) arguments.values_[name] = *value;
   }
   if (arguments.wants_help()) return arguments;
-  for (const std::string& word : app.remaining()) {
+  for (const std::string& word : remaining) {
     const bool taken = arguments.positionals_.size() < PositionalCount(syntax);
     if (!taken || (word.starts_with('-') && word != "-")) return UnknownArgument(syntax, word);
     arguments.positionals_.push_back(word);

@@ -34,6 +34,8 @@ class ResidentPages {
  public:
   // REQUIRES: `block` begins where a page does.
   explicit ResidentPages(std::span<const std::byte> block);
+  // False where the system does not tell.
+  bool known() const { return !pages_.empty(); }
   // Of the block's bytes [begin, begin + size).
   Bytes In(Bytes begin, Bytes size) const;
 

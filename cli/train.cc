@@ -126,9 +126,28 @@ Status CheckMachine(const TrainCommand& command, Bytes arena) {
   }
   const std::optional<Bytes> available = AvailableMemory();
   if (!available || arena <= *available) return {};
-  return Error::BadInput(Format(
-      "the arena of {} is more than the {} that this machine has free: add --memory-budget {}",
-      FormatBytes(arena), FormatBytes(*available), FormatBytes(*available)));
+  return Error::BadInput(
+      Format("the arena of {} is more than the {} that this machine has free: add --memory-budget "
+             "{:.1f}GiB",
+             FormatBytes(arena), FormatBytes(*available), 0.9 * available->gib()));
+}
+
+std::string NewlyInitialised(const std::vector<std::string>& names) {
+  std::string line = "not in the checkpoint, and initialised: " + names.front();
+  if (names.size() > 1) line += Format(" and {} more", names.size() - 1);
+  return line;
+}
+
+// The checkpoint, the newest one of a folder of checkpoints, or the newest of --output-dir.
+Result<std::filesystem::path> CheckpointOf(const TrainCommand& command) {
+  const std::filesystem::path& named = *command.resume;
+  std::error_code ignored;
+  if (std::filesystem::exists(named / "trainer_state.json", ignored)) return named;
+  const std::filesystem::path& folder = named.empty() ? command.train.output_dir : named;
+  if (auto last = engine::LastCheckpoint(folder)) return std::move(*last);
+  return Error::BadInput(
+      Format("{} has no checkpoint to resume from: leave out --resume-from-checkpoint to begin",
+             folder.string()));
 }
 
 ExitCode Train(TrainCommand command, const TextStyle& style) {
@@ -160,15 +179,9 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   }
   Trainer::Origin origin{.weights = inputs->weights, .files = inputs->files};
   if (command.resume) {
-    origin.checkpoint = *command.resume;
-    if (origin.checkpoint.empty()) {
-      const auto last = engine::LastCheckpoint(command.train.output_dir);
-      if (!last) {
-        return Fail("train", Error::BadInput(Format("{} has no checkpoint to resume from",
-                                                    command.train.output_dir.string())));
-      }
-      origin.checkpoint = *last;
-    }
+    const Result<std::filesystem::path> checkpoint = CheckpointOf(command);
+    if (!checkpoint.ok()) return Fail("train", checkpoint.error());
+    origin.checkpoint = *checkpoint;
   }
   const ProcessGrowth growth;
   if (const Status status = trainer->Start(origin); !status.ok()) {
@@ -184,9 +197,7 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
                              .continues = command.resume.has_value()});
   if (!progress.ok()) return Fail("train", progress.error());
   if (!trainer->newly_initialised().empty()) {
-    Warn("train",
-         Format("not in the checkpoint, and initialised: {} and {} more",
-                trainer->newly_initialised().front(), trainer->newly_initialised().size() - 1));
+    Warn("train", NewlyInitialised(trainer->newly_initialised()));
   }
   const Result<engine::TrainResult> result = trainer->Run(*progress);
   if (!result.ok()) return Fail("train", result.error());

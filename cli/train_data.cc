@@ -22,6 +22,8 @@ using engine::Tokenizer;
 
 constexpr double kValidationSplit = 0.05;
 constexpr int64_t kDefaultSequence = 512;
+// Synthetic tokens that are made at most: 1 GiB of them.
+constexpr int64_t kMostTokens = int64_t{1} << 28;
 
 class InputReader {
  public:
@@ -34,6 +36,7 @@ class InputReader {
     FindFolder();
     DecideTask();
     HEADROOM_RETURN_IF_ERROR(FindTokenizer());
+    HEADROOM_RETURN_IF_ERROR(CheckSamples());
     HEADROOM_RETURN_IF_ERROR(ReadExamples());
     SetClasses();
     HEADROOM_RETURN_IF_ERROR(SetMasking());
@@ -66,6 +69,18 @@ class InputReader {
     const DefaultTask task = DefaultTaskOf(config());
     command_.train.task = task.task;
     Assume(Format("task {}: {} (--task changes it)", Name(task.task), task.because));
+  }
+
+  // Only what reads texts and writes them has any to show.
+  Status CheckSamples() const {
+    const Task task = command_.train.task;
+    if (command_.train.samples == 0) return {};
+    if (task != Task::kCausalLm && task != Task::kSeq2SeqLm) {
+      return Error::BadInput(Format("--samples: {} writes no text", Name(task)));
+    }
+    if (inputs_->tokenizer) return {};
+    return Error::BadInput(
+        "--samples: shows texts, and the data has none: train on a .txt or .tsv");
   }
 
   // The longest a sample may be.
@@ -143,7 +158,8 @@ class InputReader {
       start = end + 1;
     }
     const int64_t vocabulary = config().Int("vocab_size");
-    const std::vector<std::string> special = {"<s>", "<pad>", "</s>", "<unk>"};
+    std::vector<std::string> special = {"<s>", "<pad>", "</s>", "<unk>"};
+    if (command_.train.task == Task::kMaskedLm) special.emplace_back("<mask>");
     HEADROOM_ASSIGN_OR_RETURN(inputs_->tokenizer, engine::TrainByteBpe(lines, vocabulary, special));
     Assume(Format("a byte-pair tokenizer of {} tokens, learnt from {} (--tokenizer changes it)",
                   inputs_->tokenizer->vocab_size(), command_.train_file.string()));
@@ -197,8 +213,12 @@ class InputReader {
       inputs_->data.end_id = *inputs_->tokenizer->special().eos;
     }
     if (command_.synthetic) {
-      inputs_->data.train = Synthetic(command_.dataset_rows, command_.train.seed);
-      return {};
+      HEADROOM_ASSIGN_OR_RETURN(Dataset all, Synthetic());
+      if (!command_.validation_split) {
+        inputs_->data.train = std::move(all);
+        return {};
+      }
+      return HoldBack(std::move(all), *command_.validation_split);
     }
     HEADROOM_ASSIGN_OR_RETURN(Dataset all, ReadFileOf(command_.train_file, {}));
     if (!command_.validation_file.empty()) {
@@ -207,7 +227,10 @@ class InputReader {
       inputs_->data.train = std::move(all);
       return {};
     }
-    const double share = command_.validation_split.value_or(kValidationSplit);
+    return HoldBack(std::move(all), command_.validation_split.value_or(kValidationSplit));
+  }
+
+  Status HoldBack(Dataset all, double share) {
     if (share == 0 || all.size() < 2) {
       inputs_->data.train = std::move(all);
       return {};
@@ -223,14 +246,26 @@ class InputReader {
     return {};
   }
 
-  Dataset Synthetic(int64_t rows, uint64_t seed) {
+  // Refuses before it makes what no model has positions, or no machine memory for.
+  Result<Dataset> Synthetic() {
     if (command_.train.sequence_length == 0) command_.train.sequence_length = Limit();
-    return engine::SyntheticDataset({.rows = rows,
+    const int64_t positions = config().MaybeInt("max_position_embeddings").value_or(kMostTokens);
+    if (command_.train.sequence_length > positions) {
+      return Error::BadInput(Format("--seq {}: the model has {} positions",
+                                    command_.train.sequence_length, positions));
+    }
+    const int64_t tokens =
+        std::max(command_.train.sequence_length, command_.train.target_sequence_length);
+    if (command_.dataset_rows > kMostTokens / tokens) {
+      return Error::BadInput(Format("--dataset-rows {}: {} rows of {} tokens are the most",
+                                    command_.dataset_rows, kMostTokens / tokens, tokens));
+    }
+    return engine::SyntheticDataset({.rows = command_.dataset_rows,
                                      .sequence = command_.train.sequence_length,
                                      .decoder_sequence = command_.train.target_sequence_length,
                                      .vocabulary = config().Int("vocab_size"),
                                      .task = command_.train.task,
-                                     .seed = seed});
+                                     .seed = command_.train.seed});
   }
 
   // A classifier has as many classes as its data names.
@@ -256,7 +291,7 @@ class InputReader {
       return {};
     }
     if (!inputs_->tokenizer->special().mask) {
-      return Error::BadInput("masked-lm needs a tokenizer with a mask token");
+      return Error::BadInput("masked-lm needs a tokenizer with a mask token: add --tokenizer");
     }
     masking.mask_id = *inputs_->tokenizer->special().mask;
     masking.special_ids = inputs_->tokenizer->AllSpecialIds();

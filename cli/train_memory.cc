@@ -28,24 +28,25 @@ std::vector<TrainMemoryRow> TrainMemory(const engine::Trainer& trainer,
     planned[component] += SizeOf(tensor);
     touched[component] += pages.In(offset, SizeOf(tensor));
   }
+  // Where the arena is not this process's memory, its pages tell nothing.
+  const auto counted = [&](Bytes bytes) {
+    return pages.known() ? std::optional(bytes) : std::nullopt;
+  };
   std::vector<TrainMemoryRow> rows;
-  TrainMemoryRow rest{.key = "transient",
-                      .name = "activations, temporaries, inputs",
-                      .planned = trainer.plan().arena_size(),
-                      .measured = pages.In(Bytes(0), size)};
-  const TrainMemoryRow whole{
-      .key = "arena", .name = "= arena", .planned = rest.planned, .measured = size};
+  Bytes rest_planned = trainer.plan().arena_size();
+  Bytes rest_touched = pages.In(Bytes(0), size);
   for (const Component component :
        {Component::kWeights, Component::kGradients, Component::kOptimizer}) {
     const auto index = static_cast<size_t>(component);
     if (planned[index] == Bytes(0)) continue;
     const std::string name(Name(component));
-    rows.push_back({name, name, planned[index], touched[index]});
-    *rest.planned -= planned[index];
-    *rest.measured -= touched[index];
+    rows.push_back({name, name, planned[index], counted(touched[index])});
+    rest_planned -= planned[index];
+    rest_touched -= touched[index];
   }
-  rows.push_back(rest);
-  rows.push_back(whole);
+  rows.push_back(
+      {"transient", "activations, temporaries, inputs", rest_planned, counted(rest_touched)});
+  rows.push_back({"arena", "= arena", trainer.plan().arena_size(), size});
   rows.push_back({"process_growth", "growth of the process", std::nullopt, growth.Peak()});
   return rows;
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/file.h"
@@ -217,6 +219,16 @@ Status ReadOptimizer(const Values& values, TrainCommand& command) {
                        train.label_smoothing_factor);
 }
 
+// Far beyond any memory; sizes of what is larger would not fit 64 bits for the largest models.
+Status CheckForwardPass(const engine::TrainOptions& train) {
+  constexpr int64_t kMostTokens = int64_t{1} << 32;
+  const int64_t longest =
+      std::max({train.sequence_length, train.target_sequence_length, int64_t{1}});
+  if (train.per_device_train_batch_size <= kMostTokens / longest) return {};
+  return Error::BadInput(Format("--batch {} of {} tokens: {} tokens in a forward pass are the most",
+                                train.per_device_train_batch_size, longest, kMostTokens));
+}
+
 Status ReadSteps(const Values& values, TrainCommand& command) {
   engine::TrainOptions& train = command.train;
   constexpr Range kBatch = {1, 1 << 20};
@@ -237,7 +249,10 @@ Status ReadSteps(const Values& values, TrainCommand& command) {
   int64_t seed = 42;
   HEADROOM_RETURN_IF_ERROR(values.Count("--seed", "seed", {0, (int64_t{1} << 53)}, seed));
   train.seed = static_cast<uint64_t>(seed);
-  train.group_by_length = values.Truth("--group-by-length", "group_by_length");
+  train.group_by_length =
+      values.Truth("--group-by-length", "group_by_length") ||
+      values.Text("", "train_sampling_strategy").value_or("") == "group_by_length";
+  HEADROOM_RETURN_IF_ERROR(CheckForwardPass(train));
   HEADROOM_RETURN_IF_ERROR(
       values.Count("--logging-steps", "logging_steps", kSteps, train.logging_steps));
   HEADROOM_RETURN_IF_ERROR(values.Count("--eval-steps", "eval_steps", kSteps, train.eval_steps));
@@ -296,6 +311,10 @@ Status ReadData(const Arguments& arguments, const Values& values, TrainCommand& 
         "nothing to train on: add --dataset synthetic, or --train-file with a .txt, .tsv or "
         ".jsonl");
   }
+  if (command.synthetic && !command.validation_file.empty()) {
+    return Error::BadInput(
+        "--dataset synthetic and --validation-file contradict each other: add --validation-split");
+  }
   if (!command.validation_file.empty() && command.validation_split) {
     return Error::BadInput(
         "--validation-file and --validation-split contradict each other: keep one");
@@ -325,6 +344,13 @@ Status ReadRun(const Arguments& arguments, const Values& values, TrainCommand& c
   command.by_module = arguments.Has("--by-module");
   command.html = arguments.Value("--html").value_or("");
   command.log = arguments.Value("--log").value_or("");
+  const std::filesystem::path page_folder = command.html.parent_path();
+  std::error_code ignored;
+  if (!page_folder.empty() && !std::filesystem::is_directory(page_folder, ignored)) {
+    // Known before the training, not after it.
+    return Error::BadInput(
+        Format("--html {}: no folder {}", command.html.string(), page_folder.string()));
+  }
   const std::string extension = command.log.extension().string();
   if (!command.log.empty() && extension != ".csv" && extension != ".jsonl") {
     return Error::BadInput(
@@ -338,6 +364,26 @@ Status ReadRun(const Arguments& arguments, const Values& values, TrainCommand& c
   const std::string device = arguments.Value("--device").value_or("cpu");
   if (device != "cpu") return Unknown("--device", device, {"cpu"});
   return {};
+}
+
+// What TrainingArguments has that would change a run of Trainer's, and does not change this one.
+std::string NotFollowed(const std::map<std::string, std::string>& file) {
+  constexpr std::string_view kNames[] = {
+      "dataloader_drop_last", "eval_delay",   "eval_on_start", "lr_scheduler_kwargs",
+      "optim_args",           "warmup_ratio", "data_seed",     "load_best_model_at_end"};
+  std::string names;
+  const auto add = [&](std::string_view name) {
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  };
+  for (const std::string_view name : kNames) {
+    const auto found = file.find(std::string(name));
+    if (found != file.end() && found->second != "false") add(name);
+  }
+  for (const char* name : {"eval_strategy", "save_strategy"}) {
+    const auto found = file.find(name);
+    if (found != file.end() && found->second != "steps" && found->second != "no") add(name);
+  }
+  return names;
 }
 
 }  // namespace
@@ -358,6 +404,10 @@ Result<TrainCommand> ReadTrainCommand(const Arguments& arguments) {
     HEADROOM_ASSIGN_OR_RETURN(TrainingArgumentsReading reading, ReadTrainingArguments(text, *path));
     file = std::move(reading.values);
     command.warnings = std::move(reading.warnings);
+    if (std::string unused = NotFollowed(file); !unused.empty()) {
+      command.warnings.push_back(Format("{}: {} {} no effect here", *path, unused,
+                                        unused.find(',') == std::string::npos ? "has" : "have"));
+    }
   }
   const Values values(arguments, std::move(file));
   HEADROOM_RETURN_IF_ERROR(ReadData(arguments, values, command));

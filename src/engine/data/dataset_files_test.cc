@@ -74,7 +74,7 @@ TEST_F(DatasetFiles, KeepsTheLabelsOfTheTrainingData) {
 
 TEST_F(DatasetFiles, RefusesTablesThatDoNotFit) {
   EXPECT_THAT(Classes("run\n").error().message,
-              HasSubstr("c.tsv: line 1: 1 columns, where 2 or 3 are needed"));
+              HasSubstr("c.tsv: line 1: 1 column, where 2 or 3 are needed"));
   EXPECT_THAT(Classes("a\t1\nb\tc\t1\n").error().message,
               HasSubstr("c.tsv: line 2: 3 columns, where line 1 has 2"));
   EXPECT_THAT(Classes("a\t1\n\nb\tgood\n").error().message,

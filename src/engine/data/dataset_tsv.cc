@@ -72,12 +72,13 @@ Result<std::vector<TsvRow>> RowsOf(std::string_view text, size_t least, size_t m
     const size_t fields = row.fields.size();
     if (fields < least || fields > most) {
       return place.Refuse(
-          line, Format("{} columns, where {} are needed", fields,
+          line, Format("{} column{}, where {} are needed", fields, fields == 1 ? "" : "s",
                        least == most ? Format("{}", least) : Format("{} or {}", least, most)));
     }
     if (!rows.empty() && fields != rows[0].fields.size()) {
-      return place.Refuse(line, Format("{} columns, where line {} has {}", fields, rows[0].line,
-                                       rows[0].fields.size()));
+      return place.Refuse(
+          line, Format("{} column{}, where line {} has {}", fields, fields == 1 ? "" : "s",
+                       rows[0].line, rows[0].fields.size()));
     }
     rows.push_back(std::move(row));
   }
