@@ -13,6 +13,7 @@
 #include "base/format.h"
 #include "interrupt.h"
 #include "output.h"
+#include "report/train_report.h"
 #include "resident_memory.h"
 
 namespace headroom::cli {
@@ -101,7 +102,7 @@ std::string TrainProgress::StatusLine(const engine::StepReport& report) const {
   const double left = each * static_cast<double>(options_.max_steps - report.step);
   std::vector<Part> parts = {
       {Format("step {}/{}", report.step, options_.max_steps), 0},
-      {Format("loss {:.4f}", report.loss), 1},
+      {"loss " + LossText(report.loss), 1},
       {Format("lr {:.3g}", report.learning_rate), 5},
       {Format("{:.4g} samples/s", static_cast<double>(report.samples) / report.seconds), 6},
       {Format("{:.4g} tokens/s", static_cast<double>(report.tokens) / report.seconds), 4}};
@@ -155,7 +156,7 @@ void TrainProgress::OnStep(const engine::StepReport& report) {
 
 void TrainProgress::OnEvaluate(const engine::EvalReport& report) {
   evaluations_.push_back(report);
-  std::string line = Format("step {}: validation loss {:.4f}", report.step, report.loss);
+  std::string line = Format("step {}: validation loss {}", report.step, LossText(report.loss));
   if (report.accuracy) line += Format(", accuracy {:.4f}", *report.accuracy);
   Say(line + Format("  ({} examples in {:.1f} s)", report.samples, report.seconds));
 }

@@ -228,7 +228,7 @@ Status Trainer::CheckLoss(double loss, const Batch& batch, const StepScalars& sc
   return Error::Internal(Format(
       "step {}: the loss is {}; the first tensor that is not finite is {}. Lower the learning rate "
       "or clip with --max-grad-norm",
-      state_.global_step + 1, loss, bad));
+      state_.global_step + 1, std::abs(loss), bad));
 }
 
 bool Trainer::IsDue(int64_t every) const {

@@ -60,6 +60,12 @@ PageTable MemoryPage(const TrainSummary& summary) {
 
 }  // namespace
 
+std::string LossText(double loss) {
+  constexpr double kAstray = 1e5;
+  if (std::isnan(loss)) return "not a number";
+  return std::abs(loss) < kAstray ? Format("{:.4f}", loss) : Format("{:.4g}", loss);
+}
+
 std::string TrainText(const TrainSummary& summary, const TextStyle& style) {
   std::string out =
       Heading(style, Format("{} in {:.1f} s", Outcome(summary), summary.train_runtime));
@@ -67,15 +73,16 @@ std::string TrainText(const TrainSummary& summary, const TextStyle& style) {
     out += Paragraph(style, Margin() + PadRight(name, 18), value);
   };
   line("speed", Speed(summary));
-  line("training loss", Format("{:.4f}, the mean over all steps", summary.train_loss));
+  line("training loss", LossText(summary.train_loss) + ", the mean over all steps");
   if (summary.eval_loss) {
-    std::string value = Format("{:.4f}", *summary.eval_loss);
+    std::string value = LossText(*summary.eval_loss);
     if (summary.eval_accuracy) value += Format(", accuracy {:.4f}", *summary.eval_accuracy);
     line("validation loss", value);
   }
   line("clipped", Format("{} of the steps", Percent(summary.clipped_share)));
   if (summary.skipped_steps > 0) {
-    line("skipped", Format("{} steps whose gradients overflowed", summary.skipped_steps));
+    line("skipped", Format("{} step{} whose gradients overflowed", summary.skipped_steps,
+                           summary.skipped_steps == 1 ? "" : "s"));
   }
   line("waiting for data", Format("{} of the time", Percent(summary.waiting_share)));
   if (!summary.saved.empty()) line("saved", summary.saved);

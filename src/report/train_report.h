@@ -58,6 +58,9 @@ struct TrainEvalPoint {
   double loss = 0;
 };
 
+// "5.8324"; "1.008e+15" of what went astray, "not a number" of what is none.
+std::string LossText(double loss);
+
 // A few lines for the terminal.
 std::string TrainText(const TrainSummary& summary, const TextStyle& style);
 
