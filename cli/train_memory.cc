@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/format.h"
+#include "graph/arena.h"
 #include "graph/graph.h"
 #include "ledger/component.h"
 
@@ -25,8 +26,9 @@ std::vector<TrainMemoryRow> TrainMemory(const engine::Trainer& trainer,
     if (tensor.base || !graph::IsPersistent(tensor.role)) continue;
     const auto component = static_cast<size_t>(graph::ComponentOf(tensor.role));
     const Bytes offset = trainer.plan().largest().plan.offsets[i];
-    planned[component] += SizeOf(tensor);
-    touched[component] += pages.In(offset, SizeOf(tensor));
+    const Bytes taken = RoundUp(SizeOf(tensor), graph::kArenaAlignment);
+    planned[component] += taken;
+    touched[component] += pages.In(offset, taken);
   }
   // Where the arena is not this process's memory, its pages tell nothing.
   const auto counted = [&](Bytes bytes) {

@@ -10,11 +10,13 @@ import os
 import pathlib
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import termios
+import time
 import unittest
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
@@ -193,6 +195,117 @@ class Score(unittest.TestCase):
         score = json.loads(run("score", "-", "--json", input=json.dumps(row).encode()).stdout)
         self.assertEqual(score["worst"][0]["what"], "allocated")
         self.assertEqual(score["allocated"]["under_1pct"], 1)
+
+
+class Train(unittest.TestCase):
+    TINY = ["train", "train/tiny.json", "--dataset", "synthetic", "--batch", "2", "--seq", "16",
+            "--device", "cpu"]
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def train(self, *words, **options):
+        return run(*self.TINY, *words, **options)
+
+    def test_interrupted_run_is_saved_and_resumes_to_the_bit(self):
+        log = self.folder / "log.jsonl"
+        steps = ["--max-steps", "1500", "--lr", "1e-3"]
+        self.assertEqual(self.train(*steps, "--output-dir", self.folder / "whole").returncode, 0)
+        stopped = [*steps, "--output-dir", str(self.folder / "stopped"), "--log", str(log)]
+        process = subprocess.Popen([HEADROOM, *self.TINY, *stopped], cwd=DATA,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        end = time.monotonic() + 30
+        while not (log.exists() and log.stat().st_size) and time.monotonic() < end:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)[0].decode()
+        self.assertEqual(process.returncode, 130, said)
+        reached = len(log.read_text().splitlines())
+        self.assertIn(f"Stopped after step {reached} of 1500", said)
+        self.assertTrue((self.folder / "stopped" / f"checkpoint-{reached}").is_dir())
+        self.assertEqual(run(*self.TINY, *stopped, "--resume-from-checkpoint").returncode, 0)
+        weights = [(self.folder / run / "model.safetensors").read_bytes()
+                   for run in ("whole", "stopped")]
+        self.assertEqual(weights[0], weights[1])
+        steps = [json.loads(line)["step"] for line in log.read_text().splitlines()]
+        self.assertEqual(steps, list(range(1, 1501)))
+
+    def test_json_has_the_metrics_and_planned_is_allocated(self):
+        done = self.train("--max-steps", "3", "--json", "--validation-split", "0.1")
+        result = json.loads(done.stdout)
+        self.assertIn(b"step 3/3", done.stderr)
+        for key in ("train_runtime", "train_samples_per_second", "train_loss", "eval_loss", "peak"):
+            self.assertIn(key, result)
+        self.assertEqual(result["planned_bytes"], result["arena_bytes"])
+        self.assertEqual(result["planned_bytes"], result["peak"]["allocated"])
+        components = result["peak"]["components"]
+        measured = result["measured"]
+        self.assertEqual(measured["arena"], result["arena_bytes"])
+        for name in ("weights", "gradients", "optimizer"):
+            self.assertEqual(measured[name], components[name])
+        self.assertGreaterEqual(measured["process_growth"], result["arena_bytes"])
+
+    def test_log_has_a_line_a_step_and_memory_stays_level(self):
+        for name in ("log.jsonl", "log.csv"):
+            self.train("--max-steps", "60", "--log", self.folder / name)
+        rows = [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
+        lines = (self.folder / "log.csv").read_text().splitlines()
+        self.assertEqual(lines[0].split(","), list(rows[0]))
+        self.assertEqual([row["step"] for row in rows], list(range(1, 61)))
+        self.assertEqual(len(lines), 61)
+        self.assertLess(rows[-1]["loss"], rows[0]["loss"])
+        self.assertLessEqual(rows[-1]["resident"] - rows[9]["resident"], 1 << 20)
+
+    def test_loss_that_is_no_number_ends_the_run_and_names_a_tensor(self):
+        done = self.train("--max-steps", "60", "--optim", "sgd", "--momentum", "0.9", "--lr", "1e4",
+                          "--lr-scheduler-type", "constant", "--max-grad-norm", "0", "--output-dir",
+                          self.folder / "out")
+        self.assertNotIn(done.returncode, (0, 134))
+        self.assertRegex(done.stderr.decode(), r"step \d+: .* transformer\.")
+        self.assertEqual(list((self.folder / "out").iterdir()), [])
+
+    def test_training_outlives_its_log_and_its_reader(self):
+        log = self.folder / "log.csv"
+        log.symlink_to("/dev/full")
+        reader, writer = os.pipe()
+        os.close(reader)
+        out = self.folder / "out"
+        done = self.train("--max-steps", "3", "--output-dir", out, stdout=writer)
+        os.close(writer)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertTrue((out / "model.safetensors").exists())
+        done = self.train("--max-steps", "3", "--log", log)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stdout.count(b"cannot be written any more"), 1)
+
+    def test_status_line_keeps_to_the_terminal(self):
+        try:
+            ours, theirs = pty.openpty()
+        except OSError:
+            self.skipTest("this system has no pseudo terminals")
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 40, 0, 0))
+        self.train("--max-steps", "3", stdout=theirs)
+        os.close(theirs)
+        text = b""
+        try:
+            while part := os.read(ours, 1 << 16):
+                text += part
+        except OSError:
+            pass
+        os.close(ours)
+        states = re.findall("\rstep [^\x1b\r]*", text.decode())
+        self.assertTrue(states)
+        for state in states:
+            self.assertLess(len(state.strip()), 40, state)
+
+    def test_page_has_the_curves(self):
+        page = self.folder / "page.html"
+        self.train("--max-steps", "5", "--html", page)
+        text = page.read_text(encoding="utf-8")
+        for heading in ("Loss", "Learning rate", "Memory, planned and measured"):
+            self.assertIn(heading, text)
 
 
 if __name__ == "__main__":
