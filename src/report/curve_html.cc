@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kWidth = 720;
 constexpr double kHeight = 220;
-constexpr double kLeft = 64;
+constexpr double kLeft = 84;
 constexpr double kBottom = 28;
 constexpr double kTop = 12;
 // More points than columns show nothing more.
@@ -84,7 +84,7 @@ std::string CurveHtml(const PageCurve& curve, const std::string& id) {
     const double y = frame.y0 + (frame.y1 - frame.y0) * i / 4;
     svg += Format(
         "<line class=\"grid\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>"
-        "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:.4g}</text>\n",
+        "<text x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:.3g}</text>\n",
         kLeft, kWidth - 8, frame.Y(y), kLeft - 6, frame.Y(y) + 4, y);
   }
   for (const double x : {frame.x0, frame.x1}) {

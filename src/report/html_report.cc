@@ -188,7 +188,7 @@ std::string Curves(const ReportPage& page) {
   for (size_t i = 0; i < page.curves.size(); ++i) {
     out += CurveHtml(page.curves[i], Format("curve-{}", i));
   }
-  return out;
+  return out.empty() ? "" : Format("<div class=\"curves\">\n{}</div>\n", out);
 }
 
 std::string Foot(const ReportPage& page) {

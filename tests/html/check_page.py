@@ -245,6 +245,57 @@ class Compared(unittest.TestCase):
         self.assertEqual(scales[0], scales[1])
 
 
+class Trained(unittest.TestCase):
+    """The page of a native training: the plan's, with curves."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.folder.name) / "train.html"
+        examples = DATA.parents[2] / "examples"
+        subprocess.run([HEADROOM, "train", str(examples / "train" / "tiny_gpt2.json"), "--train-file",
+                        str(examples / "data" / "chapter.txt"), "--seq", "32", "--max-steps", "120",
+                        "--eval-steps", "20", "--lr", "3e-3", "--warmup-steps", "20", "--device", "cpu",
+                        "--html", str(cls.path)], check=True, stdout=subprocess.DEVNULL, timeout=60)
+        cls.tab = browser.Browser(browser.find())
+        cls.tab.__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.tab.__exit__()
+        cls.folder.cleanup()
+
+    def setUp(self):
+        self.tab.console.clear()
+        self.tab.requests.clear()
+        self.tab.resize(1280, 900)
+        self.tab.open(self.path)
+
+    def tearDown(self):
+        self.assertEqual(self.tab.console, [])
+        self.assertEqual([url for url in self.tab.requests if not url.startswith("file://")], [])
+
+    def test_curves_stand_in_the_window_at_any_width(self):
+        for width in (400, 800, 1280):
+            for dark in (False, True):
+                self.tab.resize(width, 900, dark)
+                self.assertLessEqual(self.tab.run("document.documentElement.scrollWidth"), width)
+                boxes = self.tab.run("[...document.querySelectorAll('.curve svg')].map(s => "
+                                     "s.getBoundingClientRect()).map(b => [b.left, b.right, b.height])")
+                self.assertEqual(len(boxes), 3)
+                for left, right, height in boxes:
+                    self.assertGreaterEqual(left, 0)
+                    self.assertLessEqual(right, width)
+                    self.assertGreater(height, 100)
+                if PICTURES:
+                    self.tab.screenshot(PICTURES / f"train-{width}-{'dark' if dark else 'light'}.png")
+
+    def test_memory_is_planned_and_measured(self):
+        text = self.tab.run("document.body.textContent")
+        self.assertIn("Memory, planned and measured", text)
+        self.assertIn("growth of the process", text)
+
+
 def main():
     global HEADROOM, PICTURES
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
