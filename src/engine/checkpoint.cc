@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "base/format.h"
 #include "engine/files/safetensors_file.h"
 #include "engine/files/weights.h"
+#include "model/json_text.h"
 
 namespace headroom::engine {
 namespace {
@@ -78,27 +81,65 @@ std::string StateText(const TrainerState& state) {
   return json.dump(2) + "\n";
 }
 
+// A whole number that a run may count to, or -1.
+int64_t CountIn(const Json& object, const char* key) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  const Json& value = object.at(key);
+  return value.is_number_unsigned() && value <= kMost ? value.get<int64_t>() : -1;
+}
+
+// JSON has no word for what is not finite, and writes null.
+double LossIn(const Json& object, const char* key) {
+  const Json& value = object.at(key);
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+// Messages show it as it is.
+bool IsPlain(std::string_view text) {
+  constexpr size_t kLongest = 100;
+  const auto printable = [](char c) { return c >= ' ' && c <= '~'; };
+  return text.size() <= kLongest && std::ranges::all_of(text, printable);
+}
+
+// A factor of 0 or -1 steps stand for what no run has.
+GradScaler ScalerIn(const Json& object) {
+  GradScaler scaler;
+  const auto scale = object.at("scale").get<double>();
+  const bool held = scale > 0 && scale <= double{std::numeric_limits<float>::max()};
+  scaler.scale = held ? static_cast<float>(scale) : 0;
+  const int64_t tracker = CountIn(object, "growth_tracker");
+  scaler.growth_tracker =
+      tracker < scaler.growth_interval ? static_cast<int32_t>(tracker) : int32_t{-1};
+  return scaler;
+}
+
+bool IsPossible(const TrainerState& state) {
+  return state.global_step >= 0 && state.position.epoch >= 0 && state.position.batch >= 0 &&
+         state.scaler.scale > 0 && state.scaler.growth_tracker >= 0 &&
+         !std::isinf(state.loss_sum) && state.clipped_steps >= 0 && state.skipped_steps >= 0 &&
+         state.clipped_steps + state.skipped_steps <= state.global_step &&
+         std::ranges::all_of(state.recipe, [](const auto& part) { return IsPlain(part.second); });
+}
+
 Result<TrainerState> ParseState(const std::string& text, const std::string& origin) {
-  const Json json = Json::parse(text, nullptr, false);
+  std::vector<std::string> ignored;
+  HEADROOM_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, origin, MiB(1), ignored));
   TrainerState state;
   try {
     if (json.at("schema") != kSchema) {
       return Error::BadInput(origin + ": written by another version of headroom");
     }
-    state.global_step = json.at("global_step");
-    state.position = {json.at("position").at("epoch"), json.at("position").at("batch")};
-    state.scaler.scale = json.at("scaler").at("scale");
-    state.scaler.growth_tracker = json.at("scaler").at("growth_tracker");
-    state.loss_sum = json.at("loss_sum");
-    state.clipped_steps = json.at("clipped_steps");
-    state.skipped_steps = json.at("skipped_steps");
+    state.global_step = CountIn(json, "global_step");
+    state.position = {CountIn(json.at("position"), "epoch"), CountIn(json.at("position"), "batch")};
+    state.scaler = ScalerIn(json.at("scaler"));
+    state.loss_sum = LossIn(json, "loss_sum");
+    state.clipped_steps = CountIn(json, "clipped_steps");
+    state.skipped_steps = CountIn(json, "skipped_steps");
     state.recipe = json.at("recipe").get<std::map<std::string, std::string>>();
   } catch (const Json::exception&) {
     return Error::BadInput(origin + ": no trainer state of headroom");
   }
-  const bool possible = state.global_step >= 0 && state.position.epoch >= 0 &&
-                        state.position.batch >= 0 && state.scaler.scale > 0;
-  if (!possible) return Error::BadInput(origin + ": numbers that no run has");
+  if (!IsPossible(state)) return Error::BadInput(origin + ": values that no run has");
   return state;
 }
 

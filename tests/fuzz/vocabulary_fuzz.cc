@@ -2,8 +2,6 @@
 //
 // vocab.txt, or, where the bytes hold a zero, vocab.json before it and merges.txt behind it: a
 // tokenizer, or one line that says why not.
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -13,18 +11,18 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "engine/data/tokenizer.h"
+#include "temporary_folder.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 
 // Loading reads folders, so that they are what is made.
-const fs::path& Folder(bool merges) {
-  static const fs::path root =
-      fs::temp_directory_path() / ("headroom_vocabulary_fuzz." + std::to_string(::getpid()));
-  static const fs::path folders[] = {root / "vocabulary", root / "merges"};
-  fs::create_directories(folders[merges ? 1 : 0]);
-  return folders[merges ? 1 : 0];
+fs::path Folder(bool merges) {
+  static const headroom::TemporaryFolder root("vocabulary_fuzz");
+  fs::path folder = root.path() / (merges ? "merges" : "vocabulary");
+  fs::create_directory(folder);
+  return folder;
 }
 
 }  // namespace
@@ -35,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const size_t zero = text.find('\0');
   const bool merges = zero != std::string_view::npos;
-  const fs::path& folder = Folder(merges);
+  const fs::path folder = Folder(merges);
   if (merges) {
     HEADROOM_CHECK(WriteFile(folder / "vocab.json", text.substr(0, zero)).ok(), "no disk");
     HEADROOM_CHECK(WriteFile(folder / "merges.txt", text.substr(zero + 1)).ok(), "no disk");
