@@ -62,8 +62,8 @@ TEST_P(TokenizerGoldens, EncodesPairsAsTheLibraryDoes) {
 TEST_P(TokenizerGoldens, DecodesAsTheLibraryDoes) {
   for (size_t i = 0; i < lines_.size(); ++i) {
     const std::vector<int32_t> ids = golden()["ids"][i];
-    EXPECT_EQ(tokenizer_.Decode(ids), golden()["decoded"][i]) << lines_[i];
-    EXPECT_EQ(tokenizer_.Decode(ids, SpecialTokens::kKeep), golden()["decoded_whole"][i])
+    EXPECT_EQ(Json(tokenizer_.Decode(ids)), golden()["decoded"][i]) << lines_[i];
+    EXPECT_EQ(Json(tokenizer_.Decode(ids, SpecialTokens::kKeep)), golden()["decoded_whole"][i])
         << lines_[i];
   }
 }
