@@ -84,7 +84,7 @@ TEST_F(CheckpointTest, LoadsAfterALossThatOverflowed) {
 }
 
 TEST_F(CheckpointTest, RefusesValuesThatNoRunHas) {
-  const std::pair<const char*, const char*> kDamages[] = {
+  constexpr std::pair<const char*, const char*> kDamages[] = {
       {"\"global_step\": 3", "\"global_step\": -3"},
       {"\"global_step\": 3", "\"global_step\": 3.5"},
       {"\"global_step\": 3", "\"global_step\": 1"},

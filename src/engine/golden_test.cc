@@ -246,7 +246,7 @@ TEST_P(Golden, LastHiddenState) {
   std::vector<double> got = run.Values(run.step().model.hidden);
   std::vector<double> expected = Expected(recorded_, "output/hidden");
   if (recorded_.task != Task::kSeq2SeqLm) {
-    const std::ptrdiff_t kPadding = 5 * 16;  // of the second sequence
+    constexpr std::ptrdiff_t kPadding = 5 * 16;  // of the second sequence
     got.erase(got.end() - kPadding, got.end());
     expected.erase(expected.end() - kPadding, expected.end());
   }

@@ -37,7 +37,8 @@ int64_t WeightWorkspace(const Tensor& x, const Tensor& weight, const Tensor& gra
 
 // Of each of the three products: every output sums over the weights of its channel.
 double FlopsOf(const Tensor& weight, const Tensor& y) {
-  return 2 * static_cast<double>(y.numel()) * static_cast<double>(weight.numel() / weight.size(0));
+  const int64_t of_channel = weight.numel() / weight.size(0);
+  return 2 * static_cast<double>(y.numel()) * static_cast<double>(of_channel);
 }
 
 Grads ConvolutionBackward(const Tensor& grad, const Tensor& x, const Tensor& weight, bool needs_x,

@@ -30,9 +30,8 @@ void Storage::Reclassify(Component component, Kind kind) {
   if (held_) runtime_.ledger().Reclassify(block_, component, kind);
 }
 
-TensorImpl::TensorImpl(Ref<Storage> storage_, DType dtype_, const Shape& shape_,
-                       const Shape& strides_)
-    : storage(std::move(storage_)), shape(shape_), strides(strides_), dtype(dtype_) {}
+TensorImpl::TensorImpl(Ref<Storage> bytes, DType type, const Shape& sizes, const Shape& steps)
+    : storage(std::move(bytes)), shape(sizes), strides(steps), dtype(type) {}
 
 TensorImpl::~TensorImpl() = default;
 

@@ -95,7 +95,7 @@ PageTable PhaseTable(const DiffReport& diff) {
 }
 
 void AddPicture(std::string name, DiffPicture picture, ReportPage& page) {
-  if (picture.ledger != nullptr) page.ledgers.push_back({std::move(name), picture.ledger, 0});
+  if (picture.ledger != nullptr) page.ledgers.push_back({name, picture.ledger, 0});
   if (picture.timeline) {
     picture.timeline->name = std::move(name);
     page.timelines.push_back(std::move(*picture.timeline));
