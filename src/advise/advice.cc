@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -192,7 +193,14 @@ class Advisor {
       Variant variant = asked();
       if (lever.apply(variant, context())) variants.push_back(std::move(variant));
     }
+    if (asked().recipe.driver != Driver::kGenerate) variants.push_back(WithMoreAccumulation());
     bench_.MeasureAll(variants);
+  }
+
+  Variant WithMoreAccumulation() const {
+    Variant more = asked();
+    more.recipe.gradient_accumulation_steps *= 2;
+    return more;
   }
 
   void TryAlone() {
@@ -252,9 +260,7 @@ class Advisor {
          "the allocator gives its cached blocks back by itself before it fails, and what is needed "
          "already counts that"});
     if (asked().recipe.driver == Driver::kGenerate) return;
-    Variant more = asked();
-    more.recipe.gradient_accumulation_steps *= 2;
-    const Change change = MakeChange({}, more, Effect::kSame);
+    const Change change = MakeChange({}, WithMoreAccumulation(), Effect::kSame);
     // What is left between blocks can fall either way by a few MiB.
     constexpr double kLuck = 0.01;
     const auto saved = static_cast<double>(change.saved.count());
@@ -381,7 +387,7 @@ class Advisor {
     for (const Effect most : {Effect::kSame, Effect::kRounding, Effect::kTraining}) {
       if (solutions_.empty()) Add(Solve(Everything(most)));
     }
-    for (const Solution& solution : solutions_) AddTogether(solution);
+    AddAllTogether();
   }
 
   // Side by side; that they are always as many keeps the answer the same on every machine.
@@ -413,13 +419,27 @@ class Advisor {
     return all;
   }
 
-  void AddTogether(const Solution& solution) {
+  // Solutions are few, and playing one out is the longest that is asked of a run: side by side.
+  void AddAllTogether() {
+    std::vector<std::future<std::optional<Change>>> changes;
+    for (const Solution& solution : solutions_) {
+      changes.push_back(
+          std::async(std::launch::async, [this, &solution] { return Together(solution); }));
+    }
+    for (auto& future : changes) {
+      if (std::optional<Change> change = future.get()) {
+        advice_.together.push_back(*std::move(change));
+      }
+    }
+  }
+
+  std::optional<Change> Together(const Solution& solution) {
     const Variant variant = VariantOf(solution.subset, solution.micro);
     std::vector<std::string> parts;
     for (const Usable* use : solution.subset) parts.emplace_back(use->lever->name);
     if (solution.micro) parts.push_back(MicroBatchName(variant));
-    if (parts.size() < 2 || !bench_.FitsPlayedOut(variant)) return;
-    advice_.together.push_back(MakeChange(std::move(parts), variant, EffectOf(solution.subset)));
+    if (parts.size() < 2 || !bench_.FitsPlayedOut(variant)) return std::nullopt;
+    return MakeChange(std::move(parts), variant, EffectOf(solution.subset));
   }
 
   Workbench& bench_;

@@ -199,6 +199,32 @@ TEST(Workbench, RepliesForAnotherAllocatorAsARunWould) {
   EXPECT_GE(fitting, 2);
 }
 
+// A run that is known to stand too high is not played; that must not change who fits.
+TEST(Workbench, GivesUpOnlyWhereNothingFits) {
+  const Result<ModelConfig> config = ModelConfig::FromJson(
+      R"({"model_type": "gpt2", "n_layer": 6, "n_embd": 1024, "n_head": 16, "n_positions": 128})",
+      "test");
+  ASSERT_TRUE(config.ok());
+  const Variant asked = Asked(4, 128);
+  std::vector<Variant> others(3, Asked(1, 16));
+  others[1].recipe.optim = Optim::kSgd;
+  others[2].recipe.optim = Optim::kSgd;
+  others[2].recipe.weights_dtype = DType::kBFloat16;
+  int fitting = 0;
+  for (int64_t size = 600; size <= 3600; size += 150) {
+    Workbench informed(*config, MeasuredPlatform(), MiB(size));
+    informed.Measure(asked);
+    for (const Variant& other : others) {
+      Workbench fresh(*config, MeasuredPlatform(), MiB(size));
+      const bool fits = fresh.Try(other).fits;
+      EXPECT_EQ(informed.Try(other).fits, fits) << size;
+      fitting += fits ? 1 : 0;
+    }
+  }
+  EXPECT_GT(fitting, 20);
+  EXPECT_LT(fitting, 50);
+}
+
 TEST(Realise, WritesFlagsAndPython) {
   Variant variant = Asked(4, 512);
   variant.recipe.gradient_accumulation_steps = 8;

@@ -38,6 +38,23 @@ std::vector<bool> InputsOf(const Ledger& ledger) {
   return inputs;
 }
 
+// What is left of a recipe where it decides weights, gradients and optimizer states.
+Recipe WithoutActivations(Recipe recipe) {
+  const Recipe any;
+  recipe.per_device_train_batch_size = any.per_device_train_batch_size;
+  recipe.sequence_length = any.sequence_length;
+  recipe.target_sequence_length = any.target_sequence_length;
+  recipe.precision = any.precision;
+  recipe.attn_implementation = any.attn_implementation;
+  recipe.gradient_checkpointing = any.gradient_checkpointing;
+  recipe.use_reentrant = any.use_reentrant;
+  recipe.gradient_accumulation_steps = any.gradient_accumulation_steps;
+  recipe.max_grad_norm = any.max_grad_norm;
+  recipe.attention_mask = any.attention_mask;
+  recipe.steps = any.steps;
+  return recipe;
+}
+
 }  // namespace
 
 const Trial* Workbench::Find(const Variant& variant, Detail detail) const {
@@ -107,7 +124,7 @@ Trial Workbench::PlaySteps(const Variant& variant, Detail detail, int64_t most_p
   if (same != runs_.end()) {
     const std::shared_future<RunPointer> future = same->second;
     lock.unlock();
-    const RunPointer run = future.get();
+    const RunPointer& run = future.get();
     if (run) {
       if (const std::optional<Trial> trial = Replayed(variant, *run, recipe)) return *trial;
     }
@@ -130,7 +147,9 @@ Trial Workbench::Predicted(const Variant& variant, const Recipe& recipe, Detail 
   platform.allocator = variant.allocator;
   // A run that needs more than the whole device is not played to its end; but what is read at once
   // onto a device depends on the memory there is (caching_allocator_warmup).
-  if (detail == Detail::kFits && !ReadsOntoDevice(recipe)) platform.memory_limit = memory_;
+  if (detail == Detail::kFits && !ReadsOntoDevice(recipe)) {
+    platform.memory_limit = HasNoHope(recipe) ? Bytes(0) : memory_;
+  }
   CostMeter meter(platform.gpu, recipe.precision);
   Result<Prediction> prediction = Predict(config_, recipe, platform, &meter);
   Trial trial;
@@ -155,6 +174,7 @@ Trial Workbench::Predicted(const Variant& variant, const Recipe& recipe, Detail 
     keep_run();
     return trial;
   }
+  NoteStanding(recipe, ledger);
   const Bytes cap = memory_ - trial.context - left_out;
   trial.fits =
       cap >= trial.reserved || (cap >= trial.allocated && prediction->trace.Completes(cap));
@@ -168,6 +188,40 @@ Trial Workbench::Predicted(const Variant& variant, const Recipe& recipe, Detail 
   if (const PhaseMark* mark = ledger.PhaseOf(ledger.peak_event())) trial.peak_phase = mark->name;
   trial.at_peak = ledger.ComponentsAt(ledger.peak_event());
   return trial;
+}
+
+void Workbench::NoteStanding(const Recipe& recipe, const Ledger& ledger) {
+  if (recipe.driver == Driver::kGenerate) return;
+  Standing standing{WithoutActivations(recipe), Bytes(0), Bytes(0)};
+  const auto known = [&] {
+    return std::ranges::find(standing_, standing.recipe, &Standing::recipe) != standing_.end();
+  };
+  std::unique_lock lock(mutex_);
+  if (known()) return;
+  lock.unlock();
+  for (const ComponentBytes& at_mark : ledger.ComponentsAtMarks()) {
+    const auto of = [&](Component component) { return at_mark[static_cast<size_t>(component)]; };
+    const Bytes trained = of(Component::kWeights) + of(Component::kGradients);
+    standing.trained = std::max(standing.trained, trained);
+    standing.all = std::max(standing.all, trained + of(Component::kOptimizer));
+  }
+  lock.lock();
+  standing_.push_back(std::move(standing));
+}
+
+bool Workbench::HasNoHope(const Recipe& recipe) {
+  // Blocks may be longer than what lies in them, by other ends in another run.
+  constexpr int64_t kEndsDivisor = 64;
+  if (recipe.driver == Driver::kGenerate) return false;
+  Recipe wanted = WithoutActivations(recipe);
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(standing_, [&](const Standing& standing) {
+    const Optim optim = standing.recipe.optim;
+    const Bytes bytes = optim == recipe.optim ? standing.all : standing.trained;
+    if (bytes - Bytes(bytes.count() / kEndsDivisor) <= memory_) return false;
+    wanted.optim = optim;
+    return standing.recipe == wanted;
+  });
 }
 
 std::optional<Trial> Workbench::Replayed(const Variant& variant, const Run& run,

@@ -97,6 +97,16 @@ class Workbench {
   // The same of whether it fits, from a run of the same recipe; unset where that ended too early.
   std::optional<Trial> Replayed(const Variant& variant, const Run& run, const Recipe& recipe) const;
 
+  // What stands on the device after a step, whatever its batch: of the runs that got that far.
+  struct Standing {
+    Recipe recipe;  // but for the batch and what else decides activations alone
+    Bytes trained;  // weights and gradients
+    Bytes all;      // and the optimizer's states
+  };
+  void NoteStanding(const Recipe& recipe, const Ledger& ledger);
+  // Whether so much of it is known to stand that no batch fits.
+  bool HasNoHope(const Recipe& recipe);
+
   const ModelConfig& config_;
   const Platform platform_;
   const Bytes memory_;
@@ -105,10 +115,11 @@ class Workbench {
     Detail detail;
     Trial trial;
   };
-  std::mutex mutex_;          // of the trials
+  std::mutex mutex_;          // of the trials, the runs and what stands
   std::deque<Known> trials_;  // whose references last
   // The newest runs, by what was played; those that are under way come to be.
   std::deque<std::pair<Recipe, std::shared_future<RunPointer>>> runs_;
+  std::deque<Standing> standing_;
   std::atomic<int> predictions_ = 0;
 };
 

@@ -212,9 +212,13 @@ TEST(AllocConf, NamesTheNearestSetting) {
   }
 }
 
-// Against a set, over what comes and goes at random; runs split and empty on the way.
+// Against a set, over what comes and goes at random; bins fill, split into runs and empty on the
+// way.
 TEST(FreeBlocks, KeepTheOrderOfASet) {
   std::mt19937 random(7);
+  const auto units = [&](int64_t most) {
+    return static_cast<int64_t>(random()) % most << (random() % 4 == 0 ? random() % 30 : 0);
+  };
   FreeBlocks blocks;
   std::set<std::tuple<int64_t, uint64_t, int32_t>> expected;
   std::vector<Block> table;
@@ -222,13 +226,13 @@ TEST(FreeBlocks, KeepTheOrderOfASet) {
     const bool grow = expected.empty() || random() % 5 < (step < 2500 ? 3U : 2U);
     if (grow) {
       Block block;
-      block.size = static_cast<int64_t>(512 * (1 + random() % 40));
+      block.size = 512 * (1 + units(40));
       block.address = 512 * table.size();
       expected.emplace(block.size, block.address, static_cast<int32_t>(table.size()));
       blocks.Insert(block, static_cast<int32_t>(table.size()));
       table.push_back(block);
     } else {
-      const auto size = static_cast<int64_t>(512 * (random() % 42));
+      const int64_t size = 512 * units(42);
       const auto best = expected.lower_bound({size, 0, 0});
       const FreeBlocks::Place place = blocks.BestFit(size);
       ASSERT_EQ(place.block, best == expected.end() ? -1 : std::get<2>(*best));

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -36,60 +37,60 @@ struct Block {
 
 // Free blocks of one pool, smallest first, the lowest address first among equals.
 //
-// They stand in one order, cut into runs that are short enough to be shifted at each insertion:
-// most pools hold tens of blocks, some thousands, and come and go by the hundred thousand.
+// Most pools hold tens of blocks, some thousands, and come and go by the hundred thousand. Sizes
+// that agree in their leading bits therefore share a bin, which is found without a search:
+//
+//   size / 512    1 … 31 | 32, 33 | 34, 35 | … | 62, 63 | 64 … 67 | 68 … 71 | …
+//   bin           1 … 31 | 32     | 33     | … | 47     | 48      | 49      | …
+//
+// A bin is cut into runs that are short enough to be shifted at each insertion.
 class FreeBlocks {
  public:
   // Where a free block stands, until the next change; `block` is -1 for none.
   struct Place {
+    size_t bin = 0;
     size_t run = 0;
     size_t entry = 0;
     int32_t block = -1;
   };
 
   void Insert(const Block& block, int32_t index) {
-    const Entry entry{block.size, block.address, index};
-    if (runs_.empty()) runs_.emplace_back();
-    size_t at = RunOf(entry);
-    if (at == runs_.size()) --at;
-    if (runs_[at].count == kMostInRun) {
-      Split(at);
-      if (runs_[at].Last() < entry) ++at;
-    }
-    Run& run = runs_[at];
-    Entry* const place = std::lower_bound(run.begin(), run.end(), entry);
-    std::copy_backward(place, run.end(), run.end() + 1);
-    *place = entry;
-    ++run.count;
+    const size_t at = BinOf(block.size);
+    if (at >= bins_.size()) bins_.resize(at + 1);
+    Insert(bins_[at], {block.size, block.address, index});
+    used_[at / kWordBits] |= uint64_t{1} << (at % kWordBits);
   }
 
   void Erase(const Place& place) {
-    Run& run = runs_[place.run];
+    Bin& bin = bins_[place.bin];
+    Run& run = bin[place.run];
     std::copy(run.begin() + place.entry + 1, run.end(), run.begin() + place.entry);
-    if (--run.count == 0) runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(place.run));
+    if (--run.count > 0) return;
+    bin.erase(bin.begin() + static_cast<std::ptrdiff_t>(place.run));
+    if (bin.empty()) used_[place.bin / kWordBits] &= ~(uint64_t{1} << (place.bin % kWordBits));
   }
 
   // REQUIRES: `block` was inserted as it is.
   void Erase(const Block& block) {
-    const Place place = AtLeast({block.size, block.address, 0});
-    HEADROOM_CHECK(place.block >= 0 && runs_[place.run].entries[place.entry].Is(block),
-                   "no such free block");
+    const Place place = AtLeast(BinOf(block.size), {block.size, block.address, 0});
+    HEADROOM_CHECK(place.block >= 0 && At(place).Is(block), "no such free block");
     Erase(place);
   }
 
   // The smallest block of at least `size`.
-  Place BestFit(int64_t size) const { return AtLeast({size, 0, 0}); }
+  Place BestFit(int64_t size) const {
+    const size_t bin = BinOf(size);
+    const Place place = AtLeast(bin, {size, 0, 0});
+    return place.block >= 0 ? place : FirstFrom(bin + 1);
+  }
 
   // As BestFit, then on to larger blocks as long as each next one has less `extent(block)`.
   template <typename Extent>
   Place BestFit(int64_t size, const Extent& extent) const {
     Place best = BestFit(size);
     while (best.block >= 0) {
-      Place next{best.run, best.entry + 1};
-      if (next.entry == runs_[next.run].count) next = {best.run + 1, 0};
-      if (next.run == runs_.size()) break;
-      next.block = runs_[next.run].entries[next.entry].block;
-      if (extent(next.block) >= extent(best.block)) break;
+      const Place next = Behind(best);
+      if (next.block < 0 || extent(next.block) >= extent(best.block)) break;
       best = next;
     }
     return best;
@@ -98,8 +99,8 @@ class FreeBlocks {
   // Indices of all blocks, smallest first.
   std::vector<int32_t> Blocks() const {
     std::vector<int32_t> blocks;
-    for (const Run& run : runs_) {
-      for (const Entry& entry : run) blocks.push_back(entry.block);
+    for (Place place = FirstFrom(0); place.block >= 0; place = Behind(place)) {
+      blocks.push_back(place.block);
     }
     return blocks;
   }
@@ -110,11 +111,12 @@ class FreeBlocks {
     uint64_t address;
     int32_t block;
     bool operator<(const Entry& other) const {
-      return size != other.size ? size < other.size : address < other.address;
+      // Not &&, ||: which of two blocks is the lesser no branch predictor learns.
+      return (size < other.size) | ((size == other.size) & (address < other.address));
     }
     bool Is(const Block& of) const { return size == of.size && address == of.address; }
   };
-  static constexpr size_t kMostInRun = 64;
+  static constexpr size_t kMostInRun = 32;
   struct Run {
     size_t count = 0;
     std::array<Entry, kMostInRun> entries;
@@ -124,32 +126,103 @@ class FreeBlocks {
     const Entry* begin() const { return entries.data(); }
     const Entry* end() const { return entries.data() + count; }
     const Entry& Last() const { return entries[count - 1]; }
+    // How many entries are less than `entry`.
+    size_t CountLess(const Entry& entry) const {
+      size_t first = 0;
+      for (size_t left = count; left > 0;) {
+        const size_t half = left / 2;
+        const bool less = entries[first + half] < entry;
+        first += less ? half + 1 : 0;
+        left = less ? left - half - 1 : half;
+      }
+      return first;
+    }
   };
+  using Bin = std::vector<Run>;  // no run is empty
 
-  // The first run that reaches up to `entry`; runs_.size() when none does.
-  size_t RunOf(const Entry& entry) const {
-    const auto run = std::partition_point(runs_.begin(), runs_.end(),
+  // Bins of a power of two, and the bits of a size below its unit.
+  static constexpr int kBinBits = 4;
+  static constexpr int kUnitBits = 9;
+  static constexpr size_t kWordBits = 64;
+  static constexpr size_t kMostBins = (63 - kUnitBits) << kBinBits;
+
+  static size_t BinOf(int64_t size) {
+    const uint64_t units = static_cast<uint64_t>(size) >> kUnitBits;
+    const int shift = std::max(static_cast<int>(std::bit_width(units)) - 1 - kBinBits, 0);
+    return (static_cast<size_t>(shift) << kBinBits) + static_cast<size_t>(units >> shift);
+  }
+
+  const Entry& At(const Place& place) const {
+    return bins_[place.bin][place.run].entries[place.entry];
+  }
+
+  // The first run of `bin` that reaches up to `entry`; bin.size() when none does.
+  static size_t RunOf(const Bin& bin, const Entry& entry) {
+    if (bin.size() == 1) return bin.front().Last() < entry ? 1 : 0;
+    const auto run = std::partition_point(bin.begin(), bin.end(),
                                           [&](const Run& one) { return one.Last() < entry; });
-    return static_cast<size_t>(run - runs_.begin());
+    return static_cast<size_t>(run - bin.begin());
   }
 
-  Place AtLeast(const Entry& least) const {
-    const size_t at = RunOf(least);
-    if (at == runs_.size()) return {};
-    const Entry* entry = std::lower_bound(runs_[at].begin(), runs_[at].end(), least);
-    return {at, static_cast<size_t>(entry - runs_[at].begin()), entry->block};
+  Place AtLeast(size_t bin, const Entry& least) const {
+    if (bin >= bins_.size()) return {};
+    const size_t at = RunOf(bins_[bin], least);
+    if (at == bins_[bin].size()) return {};
+    const Run& run = bins_[bin][at];
+    const size_t entry = run.CountLess(least);
+    return {bin, at, entry, run.entries[entry].block};
   }
 
-  void Split(size_t at) {
+  // The smallest block of bin `bin` or a later one.
+  Place FirstFrom(size_t bin) const {
+    for (size_t word = bin / kWordBits; word < used_.size(); ++word) {
+      uint64_t bits = used_[word];
+      if (word == bin / kWordBits) bits &= ~uint64_t{0} << (bin % kWordBits);
+      if (bits == 0) continue;
+      const size_t found = word * kWordBits + static_cast<size_t>(std::countr_zero(bits));
+      return {found, 0, 0, bins_[found].front().entries.front().block};
+    }
+    return {};
+  }
+
+  Place Behind(Place place) const {
+    if (++place.entry == bins_[place.bin][place.run].count) {
+      place.entry = 0;
+      if (++place.run == bins_[place.bin].size()) return FirstFrom(place.bin + 1);
+    }
+    place.block = At(place).block;
+    return place;
+  }
+
+  static void Insert(Bin& bin, const Entry& entry) {
+    if (bin.empty()) {
+      bin.push_back({.count = 1, .entries = {entry}});
+      return;
+    }
+    size_t at = RunOf(bin, entry);
+    if (at == bin.size()) --at;
+    if (bin[at].count == kMostInRun) {
+      Split(bin, at);
+      if (bin[at].Last() < entry) ++at;
+    }
+    Run& run = bin[at];
+    Entry* const place = run.begin() + run.CountLess(entry);
+    std::copy_backward(place, run.end(), run.end() + 1);
+    *place = entry;
+    ++run.count;
+  }
+
+  static void Split(Bin& bin, size_t at) {
     constexpr size_t kKept = kMostInRun / 2;
     Run upper;
     upper.count = kMostInRun - kKept;
-    std::copy_n(runs_[at].begin() + kKept, upper.count, upper.begin());
-    runs_[at].count = kKept;
-    runs_.insert(runs_.begin() + static_cast<std::ptrdiff_t>(at) + 1, upper);
+    std::copy_n(bin[at].begin() + kKept, upper.count, upper.begin());
+    bin[at].count = kKept;
+    bin.insert(bin.begin() + static_cast<std::ptrdiff_t>(at) + 1, upper);
   }
 
-  std::vector<Run> runs_;  // none is empty
+  std::vector<Bin> bins_;  // up to the largest that was needed
+  std::array<uint64_t, (kMostBins + kWordBits - 1) / kWordBits> used_ = {};  // bins with a block
 };
 
 // Blocks by index. Indices of dropped blocks are used again.
