@@ -157,10 +157,12 @@ Status ReadEvaluation(const Arguments& arguments, Recipe& recipe) {
     return {};
   }
   constexpr int64_t kMost = int64_t{1} << 31;
+  // Every pass over them is played.
+  constexpr int64_t kMostSamples = int64_t{1} << 20;
   Evaluation evaluation;
   evaluation.eval_steps = recipe.steps;
   HEADROOM_RETURN_IF_ERROR(
-      MaybeNumber<int64_t>(arguments, "--eval-samples", 1, kMost, evaluation.samples));
+      MaybeNumber<int64_t>(arguments, "--eval-samples", 1, kMostSamples, evaluation.samples));
   HEADROOM_RETURN_IF_ERROR(
       MaybeNumber<int64_t>(arguments, "--eval-steps", 1, kMost, evaluation.eval_steps));
   HEADROOM_RETURN_IF_ERROR(MaybeNumber<int64_t>(arguments, "--per-device-eval-batch-size", 1,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output.h"
 
-#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -9,7 +8,6 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -110,7 +108,8 @@ ExitCode Fail(std::string_view command, const Error& error) {
 
 void Warn(std::string_view command, std::string_view message) {
   const std::string_view space = command.empty() ? "" : " ";
-  fmt::print(stderr, "headroom{}{}: {}\n", space, command, OneLine(message));
+  // Where standard error is closed there is nobody to tell.
+  (void)Write(STDERR_FILENO, Format("headroom{}{}: {}\n", space, command, OneLine(message)));
 }
 
 }  // namespace headroom::cli

@@ -48,6 +48,11 @@ class Output(unittest.TestCase):
         self.assertEqual(done.returncode, 3)
         self.assertIn(b"standard output failed", done.stderr)
 
+    def test_exit_code_tells_what_a_closed_standard_error_cannot(self):
+        shell = ["sh", "-c", 'exec "$0" "$@" 2>&-', HEADROOM, "plan", "missing.json"]
+        done = subprocess.run(shell, cwd=DATA, stdout=subprocess.PIPE, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (2, b""))
+
     def test_no_colour_in_a_pipe_and_some_when_told(self):
         self.assertNotIn(b"\x1b", run(*PLAN, env={"LC_ALL": "C.UTF-8"}).stdout)
         self.assertTrue(run(*PLAN).stdout.isascii())
