@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <utility>
 
 #include "base/file.h"
 #include "base/format.h"
 #include "command.h"
+#include "device.h"
 #include "engine/budget.h"
 #include "engine/data/batches.h"
 #include "interrupt.h"
@@ -151,9 +153,12 @@ Result<std::filesystem::path> CheckpointOf(const TrainCommand& command) {
 }
 
 ExitCode Train(TrainCommand command, const TextStyle& style) {
+  const DeviceName where = command.device.value_or(DefaultDevice());
+  command.train.cuda = where.cuda;
   Result<TrainInputs> inputs = ReadTrainInputs(command);
   if (!inputs.ok()) return Fail("train", inputs.error());
   for (const std::string& warning : command.warnings) Warn("train", warning);
+  std::unique_ptr<engine::Device> device;  // outlives the trainer
   Result<Trainer> trainer = Trainer::Create(inputs->config, command.train, std::move(inputs->data));
   if (!trainer.ok()) return Fail("train", trainer.error());
   if (command.memory_budget) {
@@ -174,10 +179,21 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   }
   if (!command.json) Print(PlanText(native.report, detail, style) + "\n");
 
-  if (const Status status = CheckMachine(command, trainer->plan().arena_size()); !status.ok()) {
+  if (const Status status = CheckMachine(command, where.cuda ? trainer->plan().largest().plan.shared
+                                                             : trainer->plan().arena_size());
+      !status.ok()) {
     return Fail("train", status.error());
   }
-  Trainer::Origin origin{.weights = inputs->weights, .files = inputs->files};
+  DeviceLadder ladder(where.index);
+  if (where.cuda) {
+    ladder.Read("before");
+    auto opened = OpenCuda(where.index, command.train.precision == Precision::kTf32);
+    if (!opened.ok()) return Fail("train", opened.error());
+    device = std::move(*opened);
+    ladder.Read("context, cuBLAS");
+  }
+  Trainer::Origin origin{
+      .weights = inputs->weights, .files = inputs->files, .device = device.get()};
   if (command.resume) {
     const Result<std::filesystem::path> checkpoint = CheckpointOf(command);
     if (!checkpoint.ok()) return Fail("train", checkpoint.error());
@@ -187,6 +203,7 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   if (const Status status = trainer->Start(origin); !status.ok()) {
     return Fail("train", status.error());
   }
+  if (device != nullptr) ladder.Read("arena");
   const InterruptScope scope;
   Result<TrainProgress> progress =
       TrainProgress::Create({.max_steps = trainer->max_steps(),
@@ -201,6 +218,10 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   }
   const Result<engine::TrainResult> result = trainer->Run(*progress);
   if (!result.ok()) return Fail("train", result.error());
+  if (device != nullptr) {
+    ladder.Read("trained");
+    if (!command.json) Print("\n" + device->name() + ", this process by NVML\n" + ladder.Text());
+  }
   if (command.train.samples > 0 && inputs->tokenizer && !result->interrupted && !command.json) {
     Print(SamplesText(*trainer, *inputs->tokenizer, style));
   }

@@ -68,6 +68,7 @@ constexpr Flag kMemoryFlags[] = {
     {"--bf16", Takes::kNothing, "", "16-bit weights and activations, float32 masters"},
     {"--fp16", Takes::kNothing, "", "likewise in float16, with gradient scaling"},
     {"--fp32", Takes::kNothing, "", "float32 throughout (default)"},
+    {"--tf32", Takes::kNothing, "", "likewise, products in TF32 on a GPU"},
     {"--lean", Takes::kNothing, "", "16-bit weights without float32 masters; with --bf16"},
     {"--recompute", Takes::kValue, "WHAT",
      "none (default), cheap (norms and activation functions) or block (each layer again)"},
@@ -76,7 +77,8 @@ constexpr Flag kMemoryFlags[] = {
      "logits of so many rows exist at a time (default 512)"},
     {"--memory-budget", Takes::kValue, "SIZE",
      "use at most so much, like 2GiB: picks the cheapest of the above that fits"},
-    {"--device", Takes::kValue, "NAME", "cpu"},
+    {"--device", Takes::kValue, "NAME",
+     "cpu, cuda or cuda:N (default: cuda where the program has it and there is a GPU)"},
 };
 constexpr Flag kRunFlags[] = {
     {"--output-dir", Takes::kValue, "FOLDER", "checkpoints, and the model at the end"},
@@ -263,15 +265,20 @@ Status ReadSteps(const Values& values, TrainCommand& command) {
 Status ReadPrecision(const Arguments& arguments, const Values& values, TrainCommand& command) {
   engine::TrainOptions& train = command.train;
   int given = 0;
-  for (const char* flag : {"--bf16", "--fp16", "--fp32"}) given += arguments.Has(flag) ? 1 : 0;
-  if (given > 1)
-    return Error::BadInput("--bf16, --fp16 and --fp32 contradict each other: keep one");
+  for (const char* flag : {"--bf16", "--fp16", "--fp32", "--tf32"})
+    given += arguments.Has(flag) ? 1 : 0;
+  if (given > 1) {
+    return Error::BadInput("--bf16, --fp16, --fp32 and --tf32 contradict each other: keep one");
+  }
   const bool of_file = given == 0;
   if (arguments.Has("--bf16") || (of_file && values.Truth("--bf16", "bf16"))) {
     train.precision = Precision::kBf16;
   }
   if (arguments.Has("--fp16") || (of_file && values.Truth("--fp16", "fp16"))) {
     train.precision = Precision::kFp16;
+  }
+  if (arguments.Has("--tf32") || (of_file && values.Truth("--tf32", "tf32"))) {
+    if (train.precision == Precision::kFp32) train.precision = Precision::kTf32;
   }
   train.lean = arguments.Has("--lean");
   if (train.lean && train.precision != Precision::kBf16) {
@@ -361,8 +368,11 @@ Status ReadRun(const Arguments& arguments, const Values& values, TrainCommand& c
     if (!size.ok()) return size.error().In("--memory-budget");
     command.memory_budget = *size;
   }
-  const std::string device = arguments.Value("--device").value_or("cpu");
-  if (device != "cpu") return Unknown("--device", device, {"cpu"});
+  if (const std::optional<std::string> name = arguments.Value("--device")) {
+    const std::optional<DeviceName> device = ParseDevice(*name);
+    if (!device) return Unknown("--device", *name, {"cpu", "cuda"});
+    command.device = *device;
+  }
   return {};
 }
 

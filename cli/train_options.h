@@ -13,6 +13,7 @@
 #include "arguments.h"
 #include "base/bytes.h"
 #include "base/result.h"
+#include "device.h"
 #include "engine/train_options.h"
 
 namespace headroom::cli {
@@ -30,6 +31,7 @@ struct TrainCommand {
   std::optional<double> validation_split;
   std::filesystem::path tokenizer;  // empty: the model's folder
 
+  std::optional<DeviceName> device;  // unset: as the machine has it
   std::optional<Bytes> memory_budget;
   std::optional<std::filesystem::path> resume;  // empty path: the newest of output_dir
   bool from_scratch = false;                    // not the weights of the model's folder

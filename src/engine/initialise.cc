@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/cpu/dropout.h"
+#include "engine/cpu/parallel.h"
 #include "engine/cpu/vector_kernels.h"
 
 namespace headroom::engine {
@@ -55,16 +56,27 @@ void Store(const TensorView& tensor, int64_t first, int64_t n, const float* valu
   }
 }
 
-void Fill(const TensorView& tensor, const Normals& normals) {
-  constexpr int64_t kBlock = 1024;
+constexpr int64_t kBlock = 1024;
+
+// job(start, n) for each block of a tensor's elements.
+template <typename Job>
+void ForBlocks(const TensorView& tensor, int64_t work, const Job& job) {
   const int64_t elements = tensor.shape.NumElements();
-  float values[kBlock];
-  for (int64_t start = 0; start < elements; start += kBlock) {
+  cpu::ParallelFor((elements + kBlock - 1) / kBlock, work * kBlock, [&](int64_t block) {
+    const int64_t start = block * kBlock;
+    job(start, std::min(kBlock, elements - start));
+  });
+}
+
+void Fill(const TensorView& tensor, const Normals& normals) {
+  constexpr int64_t kNormalWork = 50;  // elementary operations of a value
+  ForBlocks(tensor, kNormalWork, [&](int64_t start, int64_t n) {
+    float values[kBlock];
     for (int64_t i = 0; i < kBlock; i += 2) {
       normals.Pair(static_cast<uint64_t>(start + i), values + i);
     }
-    Store(tensor, start, std::min(kBlock, elements - start), values);
-  }
+    Store(tensor, start, n, values);
+  });
 }
 
 void FillRow(const TensorView& tensor, int64_t row, float value) {
@@ -104,15 +116,13 @@ void FillConstants(const ModelGraph& model, const Executor& executor) {
 }
 
 void CopyMasters(const Executor& executor) {
-  constexpr int64_t kBlock = 1024;
   for (const graph::Parameter& parameter : executor.graph().parameters()) {
     if (parameter.master == graph::kNoTensor) continue;
     const TensorView& master = executor.View(parameter.master);
     const TensorView& weight = executor.View(parameter.weight);
-    const int64_t elements = master.shape.NumElements();
-    for (int64_t start = 0; start < elements; start += kBlock) {
-      Store(weight, start, std::min(kBlock, elements - start), master.As<float>() + start);
-    }
+    ForBlocks(master, 1, [&](int64_t start, int64_t n) {
+      Store(weight, start, n, master.As<float>() + start);
+    });
   }
 }
 

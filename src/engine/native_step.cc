@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "engine/cuda/workspace.h"
 #include "graph/precision.h"
 #include "graph/reuse.h"
 #include "graph/verify.h"
@@ -34,6 +35,7 @@ Result<ModelGraph> TrainingGraph(const ModelConfig& config, const NativeOptions&
   AppendOptimizer(model.graph, options.optimizer);
   ReuseInputs(model.graph);
   HEADROOM_RETURN_IF_ERROR(Verify(model.graph));
+  if (options.cuda) cuda::AddWorkspaces(model.graph);
   return model;
 }
 
@@ -44,6 +46,7 @@ Result<ModelGraph> ForwardGraph(const ModelConfig& config, const NativeOptions& 
   LowerPrecision(model.graph, StorageOf(options.precision), false);
   ReuseInputs(model.graph);
   HEADROOM_RETURN_IF_ERROR(Verify(model.graph));
+  if (options.cuda) cuda::AddWorkspaces(model.graph);
   return model;
 }
 

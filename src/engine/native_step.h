@@ -29,6 +29,8 @@ struct NativeOptions {
   graph::OptimizerOptions optimizer;
   // Micro-steps of a window: with several, gradients are summed in float32.
   int64_t gradient_accumulation_steps = 1;
+  // With the workspaces of the CUDA backend, for which the plan then is.
+  bool cuda = false;
 };
 
 struct NativeStep {

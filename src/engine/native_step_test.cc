@@ -23,17 +23,20 @@ TEST(NativeStep, LedgersPeakIsThePlan) {
   for (const TinyModel& model : TinyModels()) {
     for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
       for (const Recompute recompute : {Recompute::kNone, Recompute::kCheap, Recompute::kBlock}) {
-        SCOPED_TRACE(model.name + " " + std::string(Name(precision)) + " recompute " +
-                     std::string(Name(recompute)));
-        NativeOptions options = TinyOptions(model);
-        options.precision = precision;
-        options.recompute = recompute;
-        Result<NativeStep> step = PlanTrainingStep(ConfigOf(model), options);
-        ASSERT_TRUE(step.ok()) << step.error().message;
-        const Ledger ledger = LedgerOf(step->graph(), step->plan);
-        EXPECT_EQ(ledger.peak_allocated(), step->plan.lower_bound);
-        EXPECT_EQ(ledger.peak_reserved(), step->plan.size);
-        EXPECT_LE(step->plan.Ratio(), 1.01);
+        for (const bool cuda : {false, true}) {
+          SCOPED_TRACE(model.name + " " + std::string(Name(precision)) + " recompute " +
+                       std::string(Name(recompute)) + (cuda ? " cuda" : ""));
+          NativeOptions options = TinyOptions(model);
+          options.precision = precision;
+          options.recompute = recompute;
+          options.cuda = cuda;
+          Result<NativeStep> step = PlanTrainingStep(ConfigOf(model), options);
+          ASSERT_TRUE(step.ok()) << step.error().message;
+          const Ledger ledger = LedgerOf(step->graph(), step->plan);
+          EXPECT_EQ(ledger.peak_allocated(), step->plan.lower_bound);
+          EXPECT_EQ(ledger.peak_reserved(), step->plan.size);
+          EXPECT_LE(step->plan.Ratio(), 1.01);
+        }
       }
     }
   }

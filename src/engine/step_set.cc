@@ -13,6 +13,7 @@ namespace {
 // A chunk of logits is worth computing with from about this many rows on; a multiple of kLossRows
 // (cpu/cpu_ops.h), so that chunking changes no bit.
 constexpr int64_t kChunkRows = 512;
+constexpr int64_t kCudaChunkRows = 4096;
 
 void Fill(const ModelGraph& model, const Executor& executor, const char* name,
           const std::vector<int32_t>& values, int32_t missing) {
@@ -35,13 +36,16 @@ NativeOptions NativeOptionsOf(const TrainOptions& options, int64_t sequence,
   native.model.rows = {.batch = options.per_device_train_batch_size, .sequence = sequence};
   native.model.target_sequence = target_sequence;
   native.model.label_smoothing = static_cast<float>(options.label_smoothing_factor);
-  native.model.loss_chunk_rows = options.loss_chunk_rows > 0 ? options.loss_chunk_rows : kChunkRows;
+  native.model.loss_chunk_rows = options.loss_chunk_rows > 0 ? options.loss_chunk_rows
+                                 : options.cuda              ? kCudaChunkRows
+                                                             : kChunkRows;
   native.precision = options.precision;
   native.lean = options.lean;
   native.recompute = options.recompute;
   native.optimizer = options.optimizer;
   native.optimizer.weight_decay = static_cast<float>(options.weight_decay);
   native.gradient_accumulation_steps = options.gradient_accumulation_steps;
+  native.cuda = options.cuda;
   return native;
 }
 
@@ -87,7 +91,7 @@ Bytes StepSet::arena_size() const {
   return size;
 }
 
-Status StepSet::Allocate() {
+Status StepSet::Allocate(Device* device) {
   HEADROOM_ASSIGN_OR_RETURN(arena_, HostArena::Create(arena_size()));
   const auto executors = [&](const std::vector<std::unique_ptr<NativeStep>>& steps,
                              std::vector<std::unique_ptr<Executor>>& result) {
@@ -99,7 +103,22 @@ Status StepSet::Allocate() {
   executors(eval_, eval_executors_);
   executors(decode_, decode_executors_);
   FillConstants(model(), executor());
-  return {};
+  return device == nullptr ? Status() : AllocateOn(*device);
+}
+
+Status StepSet::AllocateOn(Device& device) {
+  HEADROOM_RETURN_IF_ERROR(device.Allocate(arena_size()));
+  for (const auto* steps : {&train_, &eval_}) {
+    for (const auto& step : *steps) {
+      on_device_[&step->graph()] = device.NewExecutor(step->graph(), step->plan);
+      on_device_[&step->graph()]->Tune();
+    }
+  }
+  return device.Synchronize();
+}
+
+DeviceExecutor& StepSet::OnDevice(const Executor& executor) const {
+  return *on_device_.at(&executor.graph());
 }
 
 size_t StepSet::Find(const Batch& batch) const {

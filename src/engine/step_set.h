@@ -11,10 +11,12 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "engine/data/batches.h"
+#include "engine/device.h"
 #include "engine/executor.h"
 #include "engine/native_step.h"
 #include "engine/train_options.h"
@@ -33,8 +35,12 @@ class StepSet {
   const NativeStep& largest() const { return *train_.back(); }
   Bytes arena_size() const;
 
-  // Allocates the arena and makes executors; constants are filled.
-  Status Allocate();
+  // Allocates the arena and makes executors; constants are filled. With a device its arena, too:
+  // the host's is then its mirror. REQUIRES: the device outlives it.
+  Status Allocate(Device* device = nullptr);
+  // What runs the same graph on the device. REQUIRES: there is one, and the graph is not
+  // decode()'s.
+  DeviceExecutor& OnDevice(const Executor& executor) const;
   std::span<std::byte> arena() const { return arena_.bytes(); }
 
   // Of a batch's shape. REQUIRES: Allocate() succeeded, and the shape is one of the plan's.
@@ -50,6 +56,7 @@ class StepSet {
   const ModelGraph& model() const { return train_.back()->model; }
 
  private:
+  Status AllocateOn(Device& device);
   size_t Find(const Batch& batch) const;
 
   std::vector<BatchShape> shapes_;
@@ -60,6 +67,7 @@ class StepSet {
   std::vector<std::unique_ptr<Executor>> train_executors_;
   std::vector<std::unique_ptr<Executor>> eval_executors_;
   std::vector<std::unique_ptr<Executor>> decode_executors_;
+  std::map<const graph::Graph*, std::unique_ptr<DeviceExecutor>> on_device_;
 };
 
 // Copies a batch into a graph's inputs; rows that the batch lacks are padding without targets.

@@ -39,6 +39,9 @@ struct TrainOptions {
   graph::Recompute recompute = graph::Recompute::kNone;
   int64_t loss_chunk_rows = 0;  // logits of so many rows at a time; 0: the engine's choice
 
+  // Planned for the CUDA backend, with its workspaces.
+  bool cuda = false;
+
   uint64_t seed = 42;
   bool group_by_length = false;
   int64_t logging_steps = 10;

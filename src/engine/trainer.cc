@@ -126,17 +126,26 @@ Schedule Trainer::ScheduleOf() const {
 
 Status Trainer::Start(const Origin& origin) {
   origin_ = origin;
-  HEADROOM_RETURN_IF_ERROR(steps_->Allocate());
+  HEADROOM_RETURN_IF_ERROR(steps_->Allocate(origin.device));
   const Executor& executor = steps_->executor();
   if (!origin.checkpoint.empty()) {
     HEADROOM_ASSIGN_OR_RETURN(state_, LoadCheckpoint(origin.checkpoint, steps_->model(), executor,
                                                      RecipeOf(options_, max_steps_)));
-    return {};
+  } else {
+    HEADROOM_RETURN_IF_ERROR(FillWeights());
   }
+  if (origin.device != nullptr) {
+    steps_->OnDevice(executor).UploadArena(steps_->arena().data(), steps_->largest().plan.shared);
+  }
+  return {};
+}
+
+Status Trainer::FillWeights() {
+  const Executor& executor = steps_->executor();
   InitialiseWeights(config_, executor, options_.seed);
-  if (!origin.weights.empty()) {
+  if (!origin_.weights.empty()) {
     HEADROOM_ASSIGN_OR_RETURN(const SafetensorsReader reader,
-                              SafetensorsReader::Open(origin.weights));
+                              SafetensorsReader::Open(origin_.weights));
     HEADROOM_ASSIGN_OR_RETURN(LoadedWeights loaded, LoadWeights(reader, steps_->model(), executor));
     newly_initialised_ = std::move(loaded.initialised);
   }
@@ -176,26 +185,31 @@ Status Trainer::TrainStep(StepReport& report) {
   int64_t targets = 0;
   for (const Batch& batch : window_) targets += batch.targets;
   scalars.targets = static_cast<float>(std::max<int64_t>(targets, 1));
-  float* loss = steps_->executor().View(steps_->model().loss).As<float>();
+  const Executor& executor = steps_->executor();
+  const graph::TensorId loss_id = steps_->model().loss;
+  float* loss = executor.View(loss_id).As<float>();
   *loss = 0;
+  if (origin_.device != nullptr) steps_->OnDevice(executor).Zero(loss_id);
   for (size_t i = 0; i < window_.size(); ++i) {
     const Batch& batch = window_[i];
-    const Executor& executor = steps_->train(batch);
     scalars.micro_step = static_cast<int32_t>(i);
-    FillInputs(steps_->train_model(batch), executor, batch, data_->pad_id);
-    executor.Run(Phase::kForward, scalars);
-    // Where the loss is gone, so is everything behind it.
-    HEADROOM_RETURN_IF_ERROR(CheckLoss(*loss, batch, scalars));
-    executor.Run(Phase::kBackward, scalars);
+    HEADROOM_RETURN_IF_ERROR(RunMicroStep(batch, scalars));
     report.samples += batch.rows;
     report.tokens += TokensOf(batch);
   }
-  const Executor& executor = steps_->executor();
-  executor.Run(Phase::kOptimizer, scalars);
+  RunOptimizer(scalars);
   const graph::TensorId norm_id = executor.graph().Find(Role::kBuffer, "grad_norm");
   const float* norm = executor.View(norm_id).As<float>();
+  if (origin_.device != nullptr) {
+    for (const graph::TensorId id : {loss_id, norm_id}) {
+      steps_->OnDevice(executor).Download(id, executor.View(id).data);
+    }
+    HEADROOM_RETURN_IF_ERROR(origin_.device->Synchronize());
+    HEADROOM_RETURN_IF_ERROR(CheckLoss(*loss, window_.back(), scalars));
+  }
   report.skipped = norm[1] > 0;
   if (report.skipped && options_.precision != Precision::kFp16) {
+    CopyToHost();
     return Error::Internal(Format(
         "step {}: {} values of the gradients are not finite, the first in {}: lower the learning "
         "rate, or clip with --max-grad-norm",
@@ -215,6 +229,7 @@ Status Trainer::TrainStep(StepReport& report) {
   // Forty steps that overflowed one after the other: no scale will do.
   constexpr float kLeastScale = 0x1p-24F;
   if (state_.scaler.scale > kLeastScale) return {};
+  CopyToHost();
   return Error::Internal(Format(
       "step {}: gradients overflow at every loss scale; the first tensor that is not finite is {}. "
       "Lower the learning rate, or train in bf16",
@@ -224,11 +239,66 @@ Status Trainer::TrainStep(StepReport& report) {
 Status Trainer::CheckLoss(double loss, const Batch& batch, const StepScalars& scalars) const {
   // In float16 an overflow skips the step, wherever it happened.
   if (std::isfinite(loss) || options_.precision == Precision::kFp16) return {};
+  CopyToHost();
   const std::string bad = FirstBadTensor(steps_->train(batch), scalars);
   return Error::Internal(Format(
       "step {}: the loss is {}; the first tensor that is not finite is {}. Lower the learning rate "
       "or clip with --max-grad-norm",
       state_.global_step + 1, std::abs(loss), bad));
+}
+
+void Trainer::UploadInputs(const Executor& executor) const {
+  DeviceExecutor& device = steps_->OnDevice(executor);
+  for (size_t i = 0; i < executor.graph().tensors().size(); ++i) {
+    const auto id = static_cast<graph::TensorId>(i);
+    if (executor.graph().tensor(id).role != Role::kInput) continue;
+    device.Upload(id, executor.View(id).data);
+  }
+}
+
+Status Trainer::RunMicroStep(const Batch& batch, const StepScalars& scalars) {
+  const Executor& executor = steps_->train(batch);
+  FillInputs(steps_->train_model(batch), executor, batch, data_->pad_id);
+  if (origin_.device != nullptr) {
+    UploadInputs(executor);
+    steps_->OnDevice(executor).Run(Section::kMicroStep, scalars);
+    return {};
+  }
+  executor.Run(Phase::kForward, scalars);
+  // Where the loss is gone, so is everything behind it.
+  const float loss = *executor.View(steps_->train_model(batch).loss).As<float>();
+  HEADROOM_RETURN_IF_ERROR(CheckLoss(static_cast<double>(loss), batch, scalars));
+  executor.Run(Phase::kBackward, scalars);
+  return {};
+}
+
+void Trainer::RunOptimizer(const StepScalars& scalars) {
+  const Executor& executor = steps_->executor();
+  if (origin_.device == nullptr) return executor.Run(Phase::kOptimizer, scalars);
+  steps_->OnDevice(executor).Run(Section::kOptimizer, scalars);
+}
+
+// Of an evaluation; its loss starts at 0.
+void Trainer::RunForward(const Batch& batch, const StepScalars& scalars) const {
+  const Executor& executor = steps_->eval(batch);
+  const ModelGraph& model = steps_->eval_model(batch);
+  FillInputs(model, executor, batch, data_->pad_id);
+  *executor.View(model.loss).As<float>() = 0;
+  if (origin_.device == nullptr) return executor.Run(Phase::kForward, scalars);
+  DeviceExecutor& device = steps_->OnDevice(executor);
+  UploadInputs(executor);
+  device.Zero(model.loss);
+  device.Run(Section::kForward, scalars);
+  device.Download(model.loss, executor.View(model.loss).data);
+  if (IsClassifier(options_.task)) {
+    device.Download(model.logits, executor.View(model.logits).data);
+  }
+}
+
+void Trainer::CopyToHost() const {
+  if (origin_.device == nullptr) return;
+  steps_->OnDevice(steps_->executor())
+      .DownloadArena(steps_->arena().data(), steps_->largest().plan.shared);
 }
 
 bool Trainer::IsDue(int64_t every) const {
@@ -238,6 +308,7 @@ bool Trainer::IsDue(int64_t every) const {
 Status Trainer::Save(TrainObserver& observer, Position position, TrainResult& result) {
   if (options_.output_dir.empty()) return {};
   state_.position = position;
+  CopyToHost();
   const std::filesystem::path folder =
       options_.output_dir / ("checkpoint-" + std::to_string(state_.global_step));
   HEADROOM_RETURN_IF_ERROR(
@@ -263,11 +334,8 @@ Result<EvalReport> Trainer::Evaluate() {
     stream.Next(batch);
     const Executor& executor = steps_->eval(batch);
     const ModelGraph& model = steps_->eval_model(batch);
-    float* sum = executor.View(model.loss).As<float>();
-    *sum = 0;
-    FillInputs(model, executor, batch, data_->pad_id);
-    executor.Run(Phase::kForward, scalars);
-    loss += static_cast<double>(*sum);
+    RunForward(batch, scalars);
+    loss += static_cast<double>(*executor.View(model.loss).As<float>());
     targets += batch.targets;
     report.samples += batch.rows;
     if (IsClassifier(options_.task)) correct += CountCorrect(executor, model, batch);
@@ -301,6 +369,7 @@ std::vector<Trainer::Sample> Trainer::Samples() const {
     rows.push_back(sample.given);
     samples.push_back(std::move(sample));
   }
+  CopyToHost();
   const auto written = GreedyDecode(steps_->decode_model(), steps_->decode(), rows, decode);
   for (size_t i = 0; i < samples.size(); ++i) samples[i].written = written[i];
   return samples;

@@ -103,6 +103,7 @@ class Trainer {
     std::filesystem::path weights = {};     // a safetensors file or folder; empty: initialised
     std::filesystem::path checkpoint = {};  // resumed; goes before `weights`
     ModelFiles files = {};                  // saved beside the weights
+    Device* device = nullptr;               // null: the CPU
   };
   // Allocates the arena and fills the weights.
   Status Start(const Origin& origin);
@@ -110,6 +111,9 @@ class Trainer {
   // Trains from where it stands to the last step. Fails when the loss is not a number (naming the
   // first tensor that is not), or when a file cannot be written.
   Result<TrainResult> Run(TrainObserver& observer);
+
+  // Brings what the device has changed into the host's arena.
+  void CopyToHost() const;
 
   Result<EvalReport> Evaluate();
 
@@ -132,7 +136,13 @@ class Trainer {
   BatchOptions StreamOptions(bool training) const;
   Schedule ScheduleOf() const;
   StepScalars Scalars() const;
+  Status FillWeights();
   void ReadWindow(Prefetcher& source);
+  // Starts, or does, one micro-step.
+  Status RunMicroStep(const Batch& batch, const StepScalars& scalars);
+  void RunOptimizer(const StepScalars& scalars);
+  void RunForward(const Batch& batch, const StepScalars& scalars) const;
+  void UploadInputs(const Executor& executor) const;
   Status TrainStep(StepReport& report);
   Status CheckLoss(double loss, const Batch& batch, const StepScalars& scalars) const;
   Status Save(TrainObserver& observer, Position position, TrainResult& result);

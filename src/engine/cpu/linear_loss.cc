@@ -27,14 +27,15 @@ void RunLinearLoss(const OpCall& call) {
   const TensorView dbias = Operand(call.outputs, 3);
   const TensorView scratch = Operand(call.scratch, 0);
   const int64_t classes = call.attributes.transposed ? weight.cols() : weight.rows();
-  HEADROOM_CHECK(scratch && scratch.cols() == classes, "linear_loss without room for logits");
+  HEADROOM_CHECK(scratch && scratch.cols() >= classes, "linear_loss without room for logits");
   const Matrix by_input =
       call.attributes.transposed ? Matrix::Of(weight) : Matrix::Of(weight).Transposed();
   const int64_t width = x.cols();
   for (int64_t row = 0; row < x.rows(); row += scratch.rows()) {
     const int64_t rows = std::min(scratch.rows(), x.rows() - row);
     const TensorView some = Rows(x, row, rows);
-    const TensorView logits = Rows(scratch, 0, rows);
+    TensorView logits = Rows(scratch, 0, rows);
+    logits.shape = Shape{rows, classes};  // a GPU's plan has longer rows
     Gemm(rows, classes, width, Matrix::Of(some), by_input, Matrix::Of(logits),
          {.bias = bias ? &bias : nullptr});
     CrossEntropyRows(call, logits, labels, row, Operand(call.outputs, 0));

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CUDA backend against the CPU's, on a machine with a GPU. Prints a line for each check, and
+// returns 1 when one fails.
+//
+//   ops       each op of small models, from the same bytes. With 16-bit storage the error against
+//             the same op on float32 copies of its operands is at most twice the CPU op's; with
+//             float32, results agree to 1e-5 of their norm. Bytes that are no output stay.
+//   models    loss and gradients of whole micro-steps, and masters after an update
+//   bits      two runs, graph against stream, block recompute against none: the same bytes
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/check.h"
+#include "engine/cpu/cpu_ops.h"
+#include "engine/cuda/cuda_backend.h"
+#include "engine/half.h"
+#include "engine/tiny_models.h"
+
+namespace headroom::engine {
+namespace {
+
+using graph::Op;
+using graph::OpKind;
+using graph::Role;
+using graph::TensorId;
+
+int failures = 0;
+
+void Check(bool good, const std::string& what) {
+  if (good) return;
+  ++failures;
+  std::printf("FAILED  %s\n", what.c_str());
+}
+
+double ValueAt(const TensorView& view, int64_t i) {
+  const int64_t at = i / view.cols() * view.stride() + i % view.cols();
+  switch (view.dtype) {
+    case DType::kFloat32:
+      return static_cast<double>(view.As<float>()[at]);
+    case DType::kBFloat16:
+      return static_cast<double>(FromBFloat16(view.As<uint16_t>()[at]));
+    case DType::kFloat16:
+      return static_cast<double>(FromFloat16(view.As<uint16_t>()[at]));
+    case DType::kUInt8:
+      return view.As<uint8_t>()[at];
+    default:
+      return view.As<int32_t>()[at];
+  }
+}
+
+// ‖a - b‖ and ‖b‖.
+struct Distance {
+  double difference = 0;
+  double norm = 0;
+  void Add(double a, double b) {
+    const bool same = a == b || (std::isnan(a) && std::isnan(b));
+    if (!same) difference += (a - b) * (a - b);
+    if (std::isfinite(b)) norm += b * b;
+  }
+  double Relative() const { return std::sqrt(difference / std::max(norm, 1e-60)); }
+};
+
+Distance Between(const TensorView& a, const TensorView& b) {
+  Distance distance;
+  for (int64_t i = 0; i < a.shape.NumElements(); ++i) distance.Add(ValueAt(a, i), ValueAt(b, i));
+  return distance;
+}
+
+// The op on float32 copies of its operands.
+class Reference {
+ public:
+  std::vector<TensorView> Copies(std::span<const TensorView> views) {
+    std::vector<TensorView> result;
+    for (const TensorView& view : views) result.push_back(Copy(view));
+    return result;
+  }
+
+ private:
+  TensorView Copy(const TensorView& view) {
+    if (!view || !IsHalf(view.dtype)) {
+      if (!view) return view;
+      auto& bytes = raw_[{view.data, view.cols()}];
+      if (bytes.empty()) {
+        const int64_t span = (view.rows() - 1) * view.stride() + view.cols();
+        bytes.assign(view.data, view.data + span * ElementSize(view.dtype));
+      }
+      return {bytes.data(), view.dtype, view.shape, view.row_stride};
+    }
+    auto& values = floats_[{view.data, view.cols()}];
+    if (values.empty()) {
+      for (int64_t i = 0; i < view.shape.NumElements(); ++i) {
+        values.push_back(static_cast<float>(ValueAt(view, i)));
+      }
+    }
+    return {reinterpret_cast<std::byte*>(values.data()), DType::kFloat32, view.shape, 0};
+  }
+
+  std::map<std::pair<std::byte*, int64_t>, std::vector<float>> floats_;
+  std::map<std::pair<std::byte*, int64_t>, std::vector<std::byte>> raw_;
+};
+
+struct Case {
+  TinyModel model;
+  NativeOptions options;
+};
+
+struct Worst {
+  double ratio = 0;     // 16-bit: CUDA's error over the CPU's
+  double relative = 0;  // float32
+  int count = 0;
+};
+
+std::byte* ArenaOf(const TinyRun& run) {
+  return run.executor().View(TensorId{0}).data - run.step().plan.offsets[0].count();
+}
+
+std::vector<TensorView> ViewsOf(const Executor& executor, const std::vector<TensorId>& ids) {
+  std::vector<TensorView> views;
+  for (const TensorId id : ids) {
+    views.push_back(id == graph::kNoTensor ? TensorView{} : executor.View(id));
+  }
+  return views;
+}
+
+// Bytes [first, last) that an op may write.
+using Ranges = std::vector<std::pair<size_t, size_t>>;
+
+void Allow(const TensorView& view, const std::byte* arena, Ranges& ranges) {
+  for (int64_t row = 0; view && row < view.rows(); ++row) {
+    const int64_t size = ElementSize(view.dtype);
+    const auto first = static_cast<size_t>(view.data - arena + row * view.stride() * size);
+    ranges.emplace_back(first, first + static_cast<size_t>(view.cols() * size));
+  }
+}
+
+// Whether two arenas agree outside the ranges.
+bool SameOutside(const std::vector<std::byte>& a, const std::vector<std::byte>& b, Ranges ranges) {
+  ranges.emplace_back(a.size(), a.size());
+  std::sort(ranges.begin(), ranges.end());
+  size_t at = 0;
+  for (const auto& [first, last] : ranges) {
+    if (first > at && std::memcmp(a.data() + at, b.data() + at, first - at) != 0) return false;
+    at = std::max(at, last);
+  }
+  return true;
+}
+
+void CompareOp(const Case& test, size_t index, const TinyRun& run, CudaExecutor& cuda,
+               const StepScalars& scalars, std::map<std::string, Worst>& worst) {
+  const Op& op = run.step().graph().ops()[index];
+  const Executor& executor = run.executor();
+  const Bytes size = run.step().plan.size;
+  const auto bytes = static_cast<size_t>(size.count());
+  std::byte* arena = ArenaOf(run);
+  const std::vector<std::byte> before(arena, arena + bytes);
+  const auto inputs = ViewsOf(executor, op.inputs);
+  const auto outputs = ViewsOf(executor, op.outputs);
+  const auto scratch = ViewsOf(executor, op.scratch);
+  Reference reference;
+  const auto reference_inputs = reference.Copies(inputs);
+  const auto reference_outputs = reference.Copies(outputs);
+  const auto reference_scratch = reference.Copies(scratch);
+  cuda.UploadArena(before.data(), size);
+  cuda.RunOps(index, index + 1, scalars);
+  std::vector<std::byte> after(bytes);
+  cuda.DownloadArena(after.data(), size);
+  executor.RunOps(index, index + 1, scalars);
+  const std::string name =
+      test.model.name + ": " + std::string(Name(op.kind)) + " (op " + std::to_string(index) + ")";
+  Ranges ranges;
+  for (const auto* views : {&outputs, &scratch}) {
+    for (const TensorView& view : *views) Allow(view, arena, ranges);
+  }
+  if (op.kind == OpKind::kCrossEntropy) Allow(inputs[0], arena, ranges);
+  Check(SameOutside(before, after, std::move(ranges)), name + " wrote bytes that are not its own");
+  const bool update = op.kind == OpKind::kUpdate;
+  if (!update) {
+    cpu::RunCpuOp({.kind = op.kind,
+                   .attributes = op.attributes,
+                   .inputs = reference_inputs,
+                   .outputs = reference_outputs,
+                   .scratch = reference_scratch,
+                   .step = scalars});
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i]) continue;
+    TensorView got = outputs[i];
+    got.data = after.data() + (outputs[i].data - arena);
+    Worst& most = worst[std::string(Name(op.kind)) + " " + std::string(Name(got.dtype))];
+    ++most.count;
+    const double direct = Between(got, outputs[i]).Relative();
+    if (!IsHalf(got.dtype) || update) {
+      // Sums of 16-bit values and codes of 8 bits may differ by more than a float32's rounding.
+      const double bound = test.options.precision == Precision::kFp32 ? 1e-5 : 1e-2;
+      if (got.dtype != DType::kUInt8) most.relative = std::max(most.relative, direct);
+      Check(direct <= bound, name + " output " + std::to_string(i) + ": " + std::to_string(direct));
+      continue;
+    }
+    const double ours = Between(got, reference_outputs[i]).Relative();
+    const double theirs = Between(outputs[i], reference_outputs[i]).Relative();
+    const double ratio = ours / std::max(theirs, 1e-7);
+    most.ratio = std::max(most.ratio, ratio);
+    Check(ratio <= 2, name + " output " + std::to_string(i) + ": error " + std::to_string(ours) +
+                          ", CPU " + std::to_string(theirs));
+  }
+}
+
+Result<std::unique_ptr<CudaDevice>> DeviceFor(Bytes size) {
+  HEADROOM_ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> device, CudaDevice::Open(0));
+  HEADROOM_RETURN_IF_ERROR(device->Allocate(size));
+  return device;
+}
+
+void CompareOps(const Case& test, std::map<std::string, Worst>& worst) {
+  TinyRun run(test.model, test.options);
+  auto device = DeviceFor(run.step().plan.size);
+  HEADROOM_CHECK(device.ok(), device.error().message);
+  CudaExecutor cuda(**device, run.step().graph(), run.step().plan, {.graphs = false});
+  StepScalars scalars = run.scalars();
+  scalars.learning_rate = 1e-3F;
+  scalars.max_grad_norm = 1;
+  const size_t ops = run.step().graph().ops().size();
+  for (int micro_step = 0; micro_step < 2; ++micro_step) {
+    scalars.micro_step = micro_step;
+    for (size_t i = 0; i < ops; ++i) {
+      if (micro_step == 0 && run.step().graph().ops()[i].phase == graph::Phase::kOptimizer) break;
+      CompareOp(test, i, run, cuda, scalars, worst);
+    }
+  }
+}
+
+struct Outcome {
+  float loss = 0;
+  std::vector<std::byte> arena;
+};
+
+std::vector<std::byte> GradientsIn(const TinyRun& run, const Outcome& outcome) {
+  std::vector<std::byte> bytes;
+  for (const graph::Parameter& parameter : run.step().graph().parameters()) {
+    const graph::Tensor& gradient = run.step().graph().tensor(parameter.gradient);
+    const auto first = run.step().plan.offsets[graph::Index(parameter.gradient)].count();
+    bytes.insert(bytes.end(), outcome.arena.begin() + first,
+                 outcome.arena.begin() + first + SizeOf(gradient).count());
+  }
+  return bytes;
+}
+
+// Two micro-steps and an update from the bytes of a fresh run.
+Outcome RunOnCuda(TinyRun& run, bool graphs, bool update) {
+  auto device = DeviceFor(run.step().plan.size);
+  HEADROOM_CHECK(device.ok(), device.error().message);
+  CudaExecutor cuda(**device, run.step().graph(), run.step().plan, {.graphs = graphs});
+  const Bytes size = run.step().plan.size;
+  cuda.UploadArena(ArenaOf(run), size);
+  StepScalars scalars = run.scalars();
+  scalars.learning_rate = 1e-3F;
+  for (int micro_step = 0; micro_step < 2; ++micro_step) {
+    scalars.micro_step = micro_step;
+    cuda.Run(Section::kMicroStep, scalars);
+  }
+  if (update) cuda.Run(Section::kOptimizer, scalars);
+  Outcome outcome;
+  outcome.arena.resize(static_cast<size_t>(size.count()));
+  cuda.DownloadArena(outcome.arena.data(), size);
+  const auto at = run.step().plan.offsets[graph::Index(run.step().model.loss)].count();
+  std::memcpy(&outcome.loss, outcome.arena.data() + at, sizeof(float));
+  return outcome;
+}
+
+void CompareModel(const Case& test) {
+  TinyRun run(test.model, test.options);
+  const Outcome cuda = RunOnCuda(run, true, false);
+  const Outcome stream = RunOnCuda(run, false, false);
+  const std::string name = test.model.name;
+  Check(GradientsIn(run, cuda) == GradientsIn(run, stream), name + ": graph against stream");
+  Check(GradientsIn(run, cuda) == GradientsIn(run, RunOnCuda(run, true, false)),
+        name + ": two runs");
+  Case recomputed = test;
+  recomputed.options.recompute = graph::Recompute::kBlock;
+  TinyRun block(recomputed.model, recomputed.options);
+  Check(GradientsIn(run, cuda) == GradientsIn(block, RunOnCuda(block, true, false)),
+        name + ": block recompute against none");
+  run.ForwardBackward(0);
+  const float mean = run.ForwardBackward(1);
+  const float cpu_loss = mean * run.scalars().targets;
+  double worst = 0;
+  std::string worst_name;
+  for (const graph::Parameter& parameter : run.step().graph().parameters()) {
+    const TensorView want = run.executor().View(parameter.gradient);
+    TensorView got = want;
+    got.data = const_cast<std::byte*>(cuda.arena.data()) + (want.data - ArenaOf(run));
+    const double relative = Between(got, want).Relative();
+    if (relative <= worst) continue;
+    worst = relative;
+    worst_name = run.step().graph().tensor(parameter.weight).name;
+  }
+  const double loss =
+      std::fabs(static_cast<double>(cuda.loss - cpu_loss)) / static_cast<double>(cpu_loss);
+  std::printf("model  %-22s %-5s loss %.5f CPU %.5f, gradients differ by %.2e at most (%s)\n",
+              name.c_str(), test.options.precision == Precision::kFp32 ? "fp32" : "16bit",
+              static_cast<double>(cuda.loss), static_cast<double>(cpu_loss), worst,
+              worst_name.c_str());
+  const bool fp32 = test.options.precision == Precision::kFp32;
+  Check(loss <= (fp32 ? 1e-5 : 1e-2), name + ": loss");
+  Check(worst <= (fp32 ? 1e-3 : 0.2), name + ": gradient of " + worst_name);
+}
+
+// Sizes at which the tensor-core kernels and vectors of 8 serve, beside the tiny ones.
+std::vector<TinyModel> Models() {
+  const std::string bert = R"({"model_type": "bert", "vocab_size": 128, "hidden_size": 128,
+    "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 256,
+    "max_position_embeddings": 256, "type_vocab_size": 2, "num_labels": 3, "pad_token_id": 1,
+    "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "initializer_range": 0.1})";
+  const std::string gpt2 = R"({"model_type": "gpt2", "vocab_size": 128, "n_embd": 256, "n_layer": 2,
+    "n_head": 2, "n_positions": 256, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
+    "initializer_range": 0.1})";
+  const std::string llama = R"({"model_type": "llama", "vocab_size": 128, "hidden_size": 256,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 192, "max_position_embeddings": 256, "rms_norm_eps": 1e-5,
+    "initializer_range": 0.1})";
+  const std::string bart = R"({"model_type": "bart", "vocab_size": 128, "d_model": 128,
+    "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128,
+    "max_position_embeddings": 256, "dropout": 0.1, "attention_dropout": 0.1,
+    "activation_dropout": 0.1, "activation_function": "gelu", "scale_embedding": true,
+    "pad_token_id": 1, "init_std": 0.1})";
+  std::vector<TinyModel> models = {{"bert wide classifier", bert, Task::kSequenceClassification},
+                                   {"bert wide masked lm", bert, Task::kMaskedLm},
+                                   {"gpt2 wide", gpt2, Task::kCausalLm},
+                                   {"llama wide", llama, Task::kCausalLm},
+                                   {"bart wide", bart, Task::kSeq2SeqLm}};
+  for (TinyModel tiny : TinyModels()) {
+    const size_t at = tiny.config.find("\"vocab_size\": 61");
+    tiny.config.replace(at, 16, "\"vocab_size\": 64");
+    models.push_back(std::move(tiny));
+  }
+  return models;
+}
+
+int Main(bool quick) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  std::map<std::string, Worst> worst;
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    for (const TinyModel& model : Models()) {
+      Case test{model, TinyOptions(model)};
+      const bool chosen = model.name == "bert wide classifier" || model.name == "llama wide";
+      if (quick && (precision != Precision::kBf16 || !chosen)) continue;
+      const bool wide = model.name.find("wide") != std::string::npos;
+      if (wide) test.options.model.rows.sequence = 100;
+      if (wide && model.task == Task::kSeq2SeqLm) test.options.model.target_sequence = 72;
+      test.options.precision = precision;
+      test.options.cuda = true;
+      test.options.model.loss_chunk_rows = 64;
+      CompareOps(test, worst);
+      CompareModel(test);
+    }
+  }
+  for (const auto& [name, most] : worst) {
+    std::printf("op     %-36s %5d outputs, error %.2f of the CPU's at most, float32 %.1e\n",
+                name.c_str(), most.count, most.ratio, most.relative);
+  }
+  std::printf("%d checks failed\n", failures);
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace headroom::engine
+
+// --quick: two models in bfloat16, for compute-sanitizer.
+int main(int argc, char** argv) {
+  return headroom::engine::Main(argc > 1 && std::string(argv[1]) == "--quick");
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What --device names, and what the machine holds of it while a run goes on.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "engine/device.h"
+#include "report/text.h"
+
+namespace headroom::cli {
+
+struct DeviceName {
+  bool cuda = false;
+  int index = 0;
+};
+// "cpu", "cuda", "cuda:1".
+std::optional<DeviceName> ParseDevice(std::string_view name);
+// A GPU where the program has the CUDA backend and the machine a card; else the CPU.
+DeviceName DefaultDevice();
+
+// Fails with one line where the program lacks the backend, or the machine the card.
+Result<std::unique_ptr<engine::Device>> OpenCuda(int index, bool tf32);
+
+// This process's bytes on a card, as NVML has them, step by step: the ladder of the documents.
+class DeviceLadder {
+ public:
+  explicit DeviceLadder(int index) : index_(index) {}
+
+  // Reads them now, under this name. Nothing where NVML does not tell.
+  void Read(std::string name);
+  // A line for each.
+  std::string Text() const;
+
+ private:
+  int index_;
+  std::vector<std::pair<std::string, Bytes>> rungs_;
+};
+
+}  // namespace headroom::cli

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cuda/cuda_backend.h"
+
+#include <cuda_profiler_api.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/format.h"
+#include "engine/cpu/block_quantiser.h"
+#include "engine/cuda/cuda_ops.h"
+#include "engine/cuda/gemm_library.h"
+
+namespace headroom::engine {
+
+using graph::Graph;
+using graph::Op;
+using graph::OpKind;
+using graph::TensorId;
+
+struct CudaDevice::State {
+  int index = 0;
+  CudaOptions options;
+  std::string name;
+  cudaStream_t stream = nullptr;
+  std::byte* arena = nullptr;
+  int64_t arena_size = 0;
+  StepScalars* scalars = nullptr;
+  float* quantiser_maps = nullptr;
+  uint32_t* counters = nullptr;
+  std::unique_ptr<cuda::GemmLibrary> gemm;
+
+  ~State() {
+    cudaFree(arena);
+    cudaFree(scalars);
+    cudaFree(quantiser_maps);
+    cudaFree(counters);
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
+};
+
+namespace {
+
+constexpr int kLeastCapability = 80;
+
+void Must(cudaError_t error, const char* what) {
+  HEADROOM_CHECK(error == cudaSuccess, Format("{}: {}", what, cudaGetErrorString(error)));
+}
+
+Error DeviceError(cudaError_t error) {
+  if (error == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    if (driver == 0) return Error::BadInput("no NVIDIA driver: train with --device cpu");
+    return Error::BadInput(
+        Format("the NVIDIA driver is too old: it is of CUDA {}.{}, and this program of CUDA {}.{}",
+               driver / 1000, driver / 10 % 100, CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100));
+  }
+  if (error == cudaErrorNoDevice) return Error::BadInput("no GPU: train with --device cpu");
+  return Error::Internal(Format("the GPU cannot be used: {}", cudaGetErrorString(error)));
+}
+
+// Values and middles of both quantisers, as the update's kernel reads them.
+std::vector<float> QuantiserMaps() {
+  std::vector<float> maps;
+  for (const BlockQuantiser* quantiser : {&BlockQuantiser::Signed(), &BlockQuantiser::Unsigned()}) {
+    for (int code = 0; code < 256; ++code) {
+      maps.push_back(quantiser->Value(static_cast<uint8_t>(code)));
+    }
+    for (int code = 0; code < 255; ++code) {
+      maps.push_back((quantiser->Value(static_cast<uint8_t>(code)) +
+                      quantiser->Value(static_cast<uint8_t>(code + 1))) /
+                     2);
+    }
+    maps.push_back(std::numeric_limits<float>::infinity());
+  }
+  return maps;
+}
+
+template <typename T>
+T* OnDevice(const std::vector<T>& values) {
+  T* data = nullptr;
+  if (values.empty()) return data;
+  const size_t bytes = values.size() * sizeof(T);
+  Must(cudaMalloc(reinterpret_cast<void**>(&data), bytes), "a table on the GPU");
+  Must(cudaMemcpy(data, values.data(), bytes, cudaMemcpyHostToDevice), "a table to the GPU");
+  return data;
+}
+
+}  // namespace
+
+int CudaDeviceCount() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+CudaDevice::CudaDevice() : state_(std::make_unique<State>()) {}
+CudaDevice::~CudaDevice() = default;
+const std::string& CudaDevice::name() const { return state_->name; }
+int CudaDevice::index() const { return state_->index; }
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::Open(int index, const CudaOptions& options) {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
+    return DeviceError(error);
+  }
+  if (index < 0 || index >= count) {
+    return Error::BadInput(Format("no GPU {}: this machine has {}", index, count));
+  }
+  cudaDeviceProp properties{};
+  cudaGetDeviceProperties(&properties, index);
+  if (properties.major * 10 + properties.minor < kLeastCapability) {
+    return Error::Unsupported(
+        Format("{} has compute capability {}.{}; the CUDA backend needs 8.0 (Ampere) or newer",
+               properties.name, properties.major, properties.minor));
+  }
+  std::unique_ptr<CudaDevice> device(new CudaDevice);
+  State& state = *device->state_;
+  state.index = index;
+  state.options = options;
+  state.name = properties.name;
+  cudaError_t error = cudaSetDevice(index);
+  if (error == cudaSuccess) {
+    error = cudaStreamCreateWithFlags(&state.stream, cudaStreamNonBlocking);
+  }
+  if (error == cudaSuccess) {
+    error = cudaMalloc(reinterpret_cast<void**>(&state.scalars), sizeof(StepScalars));
+  }
+  if (error != cudaSuccess) return DeviceError(error);
+  state.quantiser_maps = OnDevice(QuantiserMaps());
+  state.counters = OnDevice(std::vector<uint32_t>(cuda::kCounters));
+  HEADROOM_ASSIGN_OR_RETURN(state.gemm, cuda::GemmLibrary::Open());
+  return device;
+}
+
+Bytes CudaDevice::free_memory() const {
+  size_t free = 0;
+  size_t total = 0;
+  cudaMemGetInfo(&free, &total);
+  return Bytes(static_cast<int64_t>(free));
+}
+
+Status CudaDevice::Allocate(Bytes size) {
+  HEADROOM_CHECK(state_->arena == nullptr, "a second arena on one device");
+  const Bytes free = free_memory();
+  void* data = nullptr;
+  if (cudaMalloc(&data, static_cast<size_t>(size.count())) != cudaSuccess) {
+    cudaGetLastError();
+    return Error::BadInput(
+        Format("the arena of {} is more than the {} that GPU {} has free: {} are missing; add "
+               "--memory-budget {}",
+               FormatBytes(size), FormatBytes(free), state_->index, FormatBytes(size - free),
+               FormatBytes(free)));
+  }
+  state_->arena = static_cast<std::byte*>(data);
+  state_->arena_size = size.count();
+  Must(cudaMemsetAsync(data, 0, static_cast<size_t>(size.count()), state_->stream),
+       "zeroing the arena");
+  return Synchronize();
+}
+
+Status CudaDevice::Synchronize() const {
+  const cudaError_t error = cudaStreamSynchronize(state_->stream);
+  if (error == cudaSuccess) return {};
+  return Error::Internal(Format("GPU {} failed: {}", state_->index, cudaGetErrorString(error)));
+}
+
+std::unique_ptr<DeviceExecutor> CudaDevice::NewExecutor(const Graph& graph,
+                                                        const graph::MemoryPlan& plan) {
+  return std::make_unique<CudaExecutor>(*this, graph, plan, state_->options);
+}
+
+struct CudaExecutor::State {
+  struct Call {
+    std::vector<TensorView> inputs, outputs, scratch;
+    cuda::TableEntry* entries = nullptr;
+    cuda::TableChunk* chunks = nullptr;
+    cuda::OpTable table;
+  };
+  // Section, and whether it is a window's first micro-step and of training.
+  using GraphKey = std::tuple<Section, bool, bool>;
+
+  CudaDevice::State& device;
+  const Graph& graph;
+  CudaOptions options;
+  std::vector<TensorView> views;
+  std::vector<Call> calls;
+  std::map<GraphKey, cudaGraphExec_t> graphs;
+
+  ~State() {
+    for (const auto& [key, exec] : graphs) cudaGraphExecDestroy(exec);
+    for (const Call& call : calls) {
+      cudaFree(call.entries);
+      cudaFree(call.chunks);
+    }
+  }
+
+  void MakeTable(const Op& op, Call& call);
+  void Launch(Section section, const StepScalars& scalars);
+  void LaunchOp(size_t index, const StepScalars& scalars);
+};
+
+// The addresses of all gradients, or of all parameters, cut into chunks.
+void CudaExecutor::State::MakeTable(const Op& op, Call& call) {
+  const bool update = op.kind == OpKind::kUpdate;
+  if (!update && op.kind != OpKind::kGradNorm) return;
+  std::vector<cuda::TableEntry> entries;
+  std::vector<cuda::TableChunk> chunks;
+  for (size_t i = update ? 1 : 0; i < call.inputs.size(); ++i) {
+    const TensorView& gradient = call.inputs[i];
+    if (!gradient) continue;
+    cuda::TableEntry entry{.gradient = gradient.data, .gradient_type = gradient.dtype};
+    if (update) {
+      const TensorView* outputs = &call.outputs[(i - 1) * graph::kUpdateOutputs];
+      entry.weight = outputs[0].data;
+      entry.weight_type = outputs[0].dtype;
+      entry.m = outputs[1].data;
+      entry.state_type = outputs[1] ? outputs[1].dtype : DType::kFloat32;
+      entry.v = outputs[2].data;
+      entry.copy = outputs[3].data;
+      entry.copy_type = outputs[3] ? outputs[3].dtype : outputs[0].dtype;
+      entry.m_scales = outputs[4].As<float>();
+      entry.v_scales = outputs[5].As<float>();
+    }
+    const int64_t elements = gradient.shape.NumElements();
+    for (int64_t start = 0; start < elements; start += cuda::kTableChunk) {
+      chunks.push_back(
+          {.entry = static_cast<uint32_t>(entries.size()),
+           .count = static_cast<uint32_t>(std::min<int64_t>(cuda::kTableChunk, elements - start)),
+           .start = start});
+    }
+    entries.push_back(entry);
+  }
+  call.entries = OnDevice(entries);
+  call.chunks = OnDevice(chunks);
+  call.table = {call.entries, call.chunks, static_cast<int64_t>(chunks.size())};
+}
+
+CudaExecutor::CudaExecutor(CudaDevice& device, const Graph& graph, const graph::MemoryPlan& plan,
+                           const CudaOptions& options)
+    : state_(new State{device.state(), graph, options, {}, {}, {}}) {
+  HEADROOM_CHECK(plan.size.count() <= state_->device.arena_size, "an arena smaller than its plan");
+  for (size_t i = 0; i < graph.tensors().size(); ++i) {
+    const graph::Tensor& tensor = graph.tensors()[i];
+    state_->views.push_back({.data = state_->device.arena + plan.offsets[i].count(),
+                             .dtype = tensor.dtype,
+                             .shape = tensor.shape,
+                             .row_stride = tensor.row_stride});
+  }
+  const auto views = [&](const std::vector<TensorId>& operands) {
+    std::vector<TensorView> result;
+    for (const TensorId id : operands) {
+      result.push_back(id == graph::kNoTensor ? TensorView{} : state_->views[graph::Index(id)]);
+    }
+    return result;
+  };
+  for (const Op& op : graph.ops()) {
+    State::Call call;
+    call.inputs = views(op.inputs);
+    call.outputs = views(op.outputs);
+    call.scratch = views(op.scratch);
+    state_->MakeTable(op, call);
+    state_->calls.push_back(std::move(call));
+  }
+}
+
+CudaExecutor::~CudaExecutor() = default;
+
+void CudaExecutor::State::LaunchOp(size_t index, const StepScalars& scalars) {
+  const Op& op = graph.ops()[index];
+  const Call& call = calls[index];
+  cuda::RunCudaOp({.kind = op.kind,
+                   .attributes = op.attributes,
+                   .inputs = call.inputs,
+                   .outputs = call.outputs,
+                   .scratch = call.scratch,
+                   .step = scalars},
+                  {.stream = device.stream,
+                   .scalars = device.scalars,
+                   .quantiser_maps = device.quantiser_maps,
+                   .counters = device.counters,
+                   .gemm = device.gemm.get(),
+                   .tf32 = options.tf32,
+                   .table = call.table});
+}
+
+void CudaExecutor::State::Launch(Section section, const StepScalars& scalars) {
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const graph::Phase phase = graph.ops()[i].phase;
+    const bool optimizer = phase == graph::Phase::kOptimizer;
+    if (optimizer != (section == Section::kOptimizer)) continue;
+    if (section == Section::kForward && phase != graph::Phase::kForward) continue;
+    LaunchOp(i, scalars);
+  }
+}
+
+void CudaExecutor::Run(Section section, const StepScalars& scalars) {
+  State& state = *state_;
+  cudaStream_t stream = state.device.stream;
+  cuda::SetScalars(scalars, state.device.scalars, stream);
+  if (!state.options.graphs) return state.Launch(section, scalars);
+  cudaGraphExec_t& exec = state.graphs[{section, scalars.micro_step == 0, scalars.training}];
+  if (exec == nullptr) {
+    cudaGraph_t captured = nullptr;
+    Must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing a graph");
+    state.Launch(section, scalars);
+    Must(cudaStreamEndCapture(stream, &captured), "capturing a graph");
+    Must(cudaGraphInstantiate(&exec, captured, 0), "making a graph");
+    cudaGraphDestroy(captured);
+  }
+  Must(cudaGraphLaunch(exec, stream), "starting a graph");
+}
+
+void CudaExecutor::RunOps(size_t first, size_t last, const StepScalars& scalars) {
+  cuda::SetScalars(scalars, state_->device.scalars, state_->device.stream);
+  for (size_t i = first; i < last; ++i) state_->LaunchOp(i, scalars);
+}
+
+std::vector<float> CudaExecutor::Profile(const StepScalars& scalars) {
+  cudaStream_t stream = state_->device.stream;
+  cuda::SetScalars(scalars, state_->device.scalars, stream);
+  std::vector<cudaEvent_t> events(state_->calls.size() + 1);
+  for (cudaEvent_t& event : events) cudaEventCreate(&event);
+  cudaProfilerStart();  // ncu --profile-from-start off sees these alone
+  cudaEventRecord(events[0], stream);
+  for (size_t i = 0; i < state_->calls.size(); ++i) {
+    state_->LaunchOp(i, scalars);
+    cudaEventRecord(events[i + 1], stream);
+  }
+  Must(cudaStreamSynchronize(stream), "waiting for the GPU");
+  cudaProfilerStop();
+  std::vector<float> times(state_->calls.size());
+  for (size_t i = 0; i < times.size(); ++i) {
+    cudaEventElapsedTime(&times[i], events[i], events[i + 1]);
+  }
+  for (const cudaEvent_t event : events) cudaEventDestroy(event);
+  return times;
+}
+
+void CudaExecutor::Tune() {
+  CudaDevice::State& device = state_->device;
+  device.gemm->set_tuning(true);
+  StepScalars scalars;
+  for (const int32_t micro_step : {0, 1}) {
+    scalars.micro_step = micro_step;
+    cuda::SetScalars(scalars, device.scalars, device.stream);
+    state_->Launch(Section::kMicroStep, scalars);
+  }
+  device.gemm->set_tuning(false);
+  Must(cudaMemsetAsync(device.arena, 0, static_cast<size_t>(device.arena_size), device.stream),
+       "zeroing the arena");
+}
+
+void CudaExecutor::Upload(TensorId id, const std::byte* from) {
+  Must(cudaMemcpyAsync(state_->views[graph::Index(id)].data, from,
+                       static_cast<size_t>(SizeOf(state_->graph.tensor(id)).count()),
+                       cudaMemcpyHostToDevice, state_->device.stream),
+       "copying to the GPU");
+}
+
+void CudaExecutor::Download(TensorId id, std::byte* to) const {
+  Must(cudaMemcpyAsync(to, state_->views[graph::Index(id)].data,
+                       static_cast<size_t>(SizeOf(state_->graph.tensor(id)).count()),
+                       cudaMemcpyDeviceToHost, state_->device.stream),
+       "copying from the GPU");
+  Must(cudaStreamSynchronize(state_->device.stream), "waiting for the GPU");
+}
+
+void CudaExecutor::UploadArena(const std::byte* from, Bytes bytes) {
+  Must(cudaMemcpyAsync(state_->device.arena, from, static_cast<size_t>(bytes.count()),
+                       cudaMemcpyHostToDevice, state_->device.stream),
+       "copying to the GPU");
+  Must(cudaStreamSynchronize(state_->device.stream), "waiting for the GPU");
+}
+
+void CudaExecutor::DownloadArena(std::byte* to, Bytes bytes) const {
+  Must(cudaMemcpyAsync(to, state_->device.arena, static_cast<size_t>(bytes.count()),
+                       cudaMemcpyDeviceToHost, state_->device.stream),
+       "copying from the GPU");
+  Must(cudaStreamSynchronize(state_->device.stream), "waiting for the GPU");
+}
+
+void CudaExecutor::Zero(TensorId id) {
+  Must(cudaMemsetAsync(state_->views[graph::Index(id)].data, 0,
+                       static_cast<size_t>(SizeOf(state_->graph.tensor(id)).count()),
+                       state_->device.stream),
+       "zeroing a tensor");
+}
+
+}  // namespace headroom::engine

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CUDA backend, without CUDA's types: the same plan on a GPU.
+//
+//   HEADROOM_ASSIGN_OR_RETURN(auto device, CudaDevice::Open(0));
+//   HEADROOM_RETURN_IF_ERROR(device->Allocate(plan.size));       // the one allocation of tensors
+//   CudaExecutor executor(*device, graph, plan, {});
+//   executor.Upload(id, bytes);
+//   executor.Run(Section::kMicroStep, scalars);                  // captured once, then replayed
+//
+// Beside the arena a device holds its context, cuBLAS and less than 1 MiB of tables, all from
+// before the first step: running allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "engine/device.h"
+#include "engine/op_call.h"
+#include "graph/graph.h"
+#include "graph/memory_plan.h"
+
+namespace headroom::engine {
+
+struct CudaOptions {
+  bool tf32 = false;   // products of float32 matrices on tensor cores
+  bool graphs = true;  // captured; else op by op
+};
+
+class CudaDevice : public Device {
+ public:
+  // The context and its libraries; no tensors yet. One line of error for: no driver, an old one, no
+  // GPU of this number, a GPU older than compute capability 8.0, no cuBLAS.
+  static Result<std::unique_ptr<CudaDevice>> Open(int index, const CudaOptions& options = {});
+  ~CudaDevice() override;
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  const std::string& name() const override;
+  int index() const;
+  // Of the card, for everybody.
+  Bytes free_memory() const;
+
+  Status Allocate(Bytes size) override;
+  Status Synchronize() const override;
+  std::unique_ptr<DeviceExecutor> NewExecutor(const graph::Graph& graph,
+                                              const graph::MemoryPlan& plan) override;
+
+  struct State;
+  State& state() const { return *state_; }
+
+ private:
+  CudaDevice();
+  std::unique_ptr<State> state_;
+};
+
+class CudaExecutor : public DeviceExecutor {
+ public:
+  // REQUIRES: AddWorkspaces was applied to the graph, the device has an arena of the plan's size,
+  // and all three outlive it.
+  CudaExecutor(CudaDevice& device, const graph::Graph& graph, const graph::MemoryPlan& plan,
+               const CudaOptions& options);
+  ~CudaExecutor() override;
+
+  // Times the algorithms of matrix products; the arena is zeroed again.
+  void Tune() override;
+  void Run(Section section, const StepScalars& scalars) override;
+  // Ops [first, last) by position, not captured.
+  void RunOps(size_t first, size_t last, const StepScalars& scalars);
+  // Runs all ops once, not captured; milliseconds of each.
+  std::vector<float> Profile(const StepScalars& scalars);
+
+  void Upload(graph::TensorId id, const std::byte* from) override;
+  void Download(graph::TensorId id, std::byte* to) const override;
+  void UploadArena(const std::byte* from, Bytes bytes) override;
+  void DownloadArena(std::byte* to, Bytes bytes) const override;
+  void Zero(graph::TensorId id) override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Cards that a process could open; 0 without a driver.
+int CudaDeviceCount();
+
+}  // namespace headroom::engine

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cuda/device_types.cuh"
+
+namespace headroom::engine::cuda {
+namespace {
+
+using graph::ActivationKind;
+using graph::OpKind;
+
+constexpr int kThreads = 256;
+
+__device__ float Activation(ActivationKind kind, float x) {
+  switch (kind) {
+    case ActivationKind::kGelu:
+      return 0.5F * x * (1.0F + erff(x * 0.70710678118654752F));
+    case ActivationKind::kGeluTanh:
+      return 0.5F * x * (1.0F + tanhf(0.79788456080286536F * (x + 0.044715F * x * x * x)));
+    case ActivationKind::kRelu:
+      return x > 0 ? x : (x == x ? 0.0F : x);
+    case ActivationKind::kSilu:
+      return x / (1.0F + expf(-x));
+    case ActivationKind::kTanh:
+      return tanhf(x);
+  }
+  return 0;
+}
+
+__device__ float Slope(ActivationKind kind, float x) {
+  switch (kind) {
+    case ActivationKind::kGelu:
+      return 0.5F * (1.0F + erff(x * 0.70710678118654752F)) +
+             x * 0.39894228040143268F * expf(-0.5F * x * x);
+    case ActivationKind::kGeluTanh: {
+      const float t = tanhf(0.79788456080286536F * (x + 0.044715F * x * x * x));
+      return 0.5F * (1.0F + t) +
+             0.5F * x * (1.0F - t * t) * 0.79788456080286536F * (1.0F + 3.0F * 0.044715F * x * x);
+    }
+    case ActivationKind::kRelu:
+      return x > 0 ? 1.0F : 0.0F;
+    case ActivationKind::kSilu: {
+      const float s = 1.0F / (1.0F + expf(-x));
+      return s * (1.0F + x * (1.0F - s));
+    }
+    case ActivationKind::kTanh: {
+      const float t = tanhf(x);
+      return 1.0F - t * t;
+    }
+  }
+  return 0;
+}
+
+template <typename T, int V>
+struct ActivationOp {
+  Rows<const T> x;
+  ActivationKind kind;
+  __device__ void operator()(int64_t row, int64_t column, float (&out)[V]) const {
+    Load<V>(x.At(row, column), out);
+#pragma unroll
+    for (int i = 0; i < V; ++i) out[i] = Activation(kind, out[i]);
+  }
+};
+
+template <typename T, int V>
+struct ActivationBackwardOp {
+  Rows<const T> dy, x;
+  ActivationKind kind;
+  __device__ void operator()(int64_t row, int64_t column, float (&out)[V]) const {
+    float values[V];
+    Load<V>(x.At(row, column), values);
+    Load<V>(dy.At(row, column), out);
+#pragma unroll
+    for (int i = 0; i < V; ++i) out[i] *= Slope(kind, values[i]);
+  }
+};
+
+template <typename T, int V>
+struct GluOp {
+  Rows<const T> x;
+  int64_t half;
+  ActivationKind kind;
+  __device__ void operator()(int64_t row, int64_t column, float (&out)[V]) const {
+    float up[V];
+    Load<V>(x.At(row, column), out);
+    Load<V>(x.At(row, half + column), up);
+#pragma unroll
+    for (int i = 0; i < V; ++i) out[i] = Activation(kind, out[i]) * up[i];
+  }
+};
+
+// Columns below `half` belong to the gate.
+template <typename T, int V>
+struct GluBackwardOp {
+  Rows<const T> dy, x;
+  int64_t half;
+  ActivationKind kind;
+  __device__ void operator()(int64_t row, int64_t column, float (&out)[V]) const {
+    const bool gate = column < half;
+    const int64_t at = gate ? column : column - half;
+    float g[V];
+    Load<V>(dy.At(row, at), out);
+    Load<V>(x.At(row, at), g);
+    if (gate) {
+      float up[V];
+      Load<V>(x.At(row, half + at), up);
+#pragma unroll
+      for (int i = 0; i < V; ++i) out[i] *= up[i] * Slope(kind, g[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < V; ++i) out[i] *= Activation(kind, g[i]);
+    }
+  }
+};
+
+template <typename T, int V>
+struct AddOp {
+  Rows<const T> a, b;
+  __device__ void operator()(int64_t row, int64_t column, float (&out)[V]) const {
+    float other[V];
+    Load<V>(a.At(row, column), out);
+    Load<V>(b.At(row, column), other);
+#pragma unroll
+    for (int i = 0; i < V; ++i) out[i] += other[i];
+  }
+};
+
+template <typename T, int V>
+struct DropOp {
+  Rows<const T> x;
+  int64_t columns;
+  DropoutArgs dropout;
+  __device__ void operator()(int64_t row, int64_t column, float (&out)[V]) const {
+    Load<V>(x.At(row, column), out);
+    if (dropout.threshold == 0) return;
+    float factors[V];
+    DropFactors<V>(dropout.Mask(), static_cast<uint64_t>(row * columns + column), factors);
+#pragma unroll
+    for (int i = 0; i < V; ++i) out[i] *= factors[i];
+  }
+};
+
+template <typename T, int V, typename Job>
+__global__ void Map(Rows<T> to, int64_t rows, uint32_t vectors, bool add, Job job) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t row = i / vectors;
+  if (row >= rows) return;
+  const int64_t column = (i - row * vectors) * V;
+  float out[V];
+  job(row, column, out);
+  StoreOrAdd<V>(to.At(row, column), out, add);
+}
+
+template <typename T, int V, typename Job>
+void RunMap(const OpCall& call, const Launch& launch, const Job& job) {
+  const TensorView& to = call.outputs[0];
+  const int64_t vectors = to.cols() / V;
+  const int64_t count = to.rows() * vectors;
+  if (count == 0) return;
+  Map<T, V><<<static_cast<unsigned>(CeilDiv(count, kThreads)), kThreads, 0, launch.stream>>>(
+      RowsOf<T>(to), to.rows(), static_cast<uint32_t>(vectors), call.attributes.accumulate, job);
+}
+
+// One block for each row of the output.
+template <typename T, int V>
+__global__ void SelectKernel(Rows<const T> x, Rows<T> y, Indices lengths, bool has_lengths,
+                             int sequence, int wanted, int64_t columns, bool backward, bool add) {
+  const int64_t row = blockIdx.x;
+  const int64_t b = backward ? row / sequence : row;
+  const int64_t length = has_lengths ? lengths[b] : sequence;
+  int64_t selected = wanted;
+  if (wanted < 0) selected = length + wanted > 0 ? length + wanted : 0;
+  const bool zero = backward && row % sequence != selected;
+  if (zero && add) return;
+  const int64_t from = backward ? b : b * sequence + selected;
+  for (int64_t column = threadIdx.x * V; column < columns; column += blockDim.x * V) {
+    float values[V] = {};
+    if (!zero) Load<V>(x.At(from, column), values);
+    StoreOrAdd<V>(y.At(row, column), values, add);
+  }
+}
+
+template <typename T>
+__global__ void RopeKernel(Rows<T> x, Rows<const float> cosine, Rows<const float> sine,
+                           int64_t rows, int heads, int head_dim, int pairs, int sequence,
+                           float direction) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t row = i / (heads * pairs);
+  if (row >= rows) return;
+  const int head = static_cast<int>(i / pairs % heads);
+  const int pair = static_cast<int>(i % pairs);
+  const int64_t position = row % sequence;
+  T* left = x.At(row, head * head_dim + pair);
+  T* right = left + pairs;
+  const float c = *cosine.At(position, pair);
+  const float s = direction * *sine.At(position, pair);
+  const float a = ToFloat(*left);
+  const float b = ToFloat(*right);
+  *left = FromFloat<T>(a * c - b * s);
+  *right = FromFloat<T>(b * c + a * s);
+}
+
+__global__ void SetScalarsKernel(StepScalars scalars, StepScalars* to) { *to = scalars; }
+
+}  // namespace
+
+void RunElementwise(const OpCall& call, const Launch& launch) {
+  const TensorView x = Operand(call.inputs, 0);
+  const TensorView other = Operand(call.inputs, 1);
+  const TensorView y = Operand(call.outputs, 0);
+  const bool glu = call.kind == OpKind::kGlu || call.kind == OpKind::kGluBackward;
+  const int64_t half = (call.kind == OpKind::kGlu ? x.cols() : y.cols()) / 2;
+  const bool wide = IsWide(x) && IsWide(other) && IsWide(y) && (!glu || half % 8 == 0);
+  WithTypeAndWidth(y.dtype, wide, [&](auto tag, auto width) {
+    using T = typename decltype(tag)::Type;
+    constexpr int V = decltype(width)::kValue;
+    const auto a = RowsOf<const T>(x);
+    const auto b = RowsOf<const T>(other);
+    const ActivationKind kind = call.attributes.activation;
+    switch (call.kind) {
+      case OpKind::kActivation:
+        return RunMap<T, V>(call, launch, ActivationOp<T, V>{a, kind});
+      case OpKind::kActivationBackward:
+        return RunMap<T, V>(call, launch, ActivationBackwardOp<T, V>{a, b, kind});
+      case OpKind::kGlu:
+        return RunMap<T, V>(call, launch, GluOp<T, V>{a, half, kind});
+      case OpKind::kGluBackward:
+        return RunMap<T, V>(call, launch, GluBackwardOp<T, V>{a, b, half, kind});
+      case OpKind::kAdd:
+        return RunMap<T, V>(call, launch, AddOp<T, V>{a, b});
+      default:
+        return RunMap<T, V>(call, launch, DropOp<T, V>{a, y.cols(), DropoutOf(call, launch)});
+    }
+  });
+}
+
+void RunSelectRows(const OpCall& call, const Launch& launch) {
+  const TensorView x = Operand(call.inputs, 0);
+  const TensorView lengths = Operand(call.inputs, 1);
+  const TensorView y = Operand(call.outputs, 0);
+  const bool backward = call.kind == OpKind::kSelectRowsBackward;
+  WithTypeAndWidth(y.dtype, IsWide(x) && IsWide(y), [&](auto tag, auto width) {
+    using T = typename decltype(tag)::Type;
+    constexpr int V = decltype(width)::kValue;
+    SelectKernel<T, V><<<static_cast<unsigned>(y.rows()), 128, 0, launch.stream>>>(
+        RowsOf<const T>(x), RowsOf<T>(y), IndicesOf(lengths), static_cast<bool>(lengths),
+        static_cast<int>(call.attributes.sequence), call.attributes.row, y.cols(), backward,
+        backward && call.attributes.accumulate);
+  });
+}
+
+// Pairs are (i, i + R / 2) of each head, as in cpu/rope.cc.
+void RunRope(const OpCall& call, const Launch& launch) {
+  const TensorView x = Operand(call.outputs, 0);
+  const TensorView cosine = Operand(call.inputs, 1);
+  const int head_dim = call.attributes.head_dim;
+  const int heads = static_cast<int>(x.cols() / head_dim);
+  const int pairs = static_cast<int>(cosine.cols());
+  const float direction = call.kind == OpKind::kRope ? 1.0F : -1.0F;
+  WithType(x.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const int64_t count = x.rows() * heads * pairs;
+    RopeKernel<T><<<static_cast<unsigned>(CeilDiv(count, kThreads)), kThreads, 0, launch.stream>>>(
+        RowsOf<T>(x), RowsOf<const float>(cosine), RowsOf<const float>(call.inputs[2]), x.rows(),
+        heads, head_dim, pairs, static_cast<int>(call.attributes.sequence), direction);
+  });
+}
+
+void SetScalars(const StepScalars& scalars, StepScalars* device, cudaStream_t stream) {
+  SetScalarsKernel<<<1, 1, 0, stream>>>(scalars, device);
+}
+
+}  // namespace headroom::engine::cuda

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Matrix products by cuBLASLt, which is opened at run time: a program that was built with CUDA
+// starts on a machine without it.
+//
+// The algorithm of a shape is chosen once: cuBLASLt's first proposal, or the fastest of several
+// while set_tuning(true). It stays the same afterwards, so that results stay the same to the bit.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/result.h"
+#include "engine/op_call.h"
+
+namespace headroom::engine::cuda {
+
+// Rows of storage, `turned` when the matrix meant is their transpose.
+struct GemmMatrix {
+  TensorView rows;
+  bool turned = false;
+
+  GemmMatrix Turned() const { return {rows, !turned}; }
+};
+
+// Which operand's sums over k come with a product: a bias's gradient, where that operand is dy.
+enum class SumsOf : uint8_t { kNone, kLeft, kRight };
+
+// out[m, n] (+)= left[m, k] * right[k, n] + bias[n]
+struct GemmProblem {
+  GemmMatrix left;
+  GemmMatrix right;
+  TensorView out;
+  TensorView bias = {};
+  TensorView sums = {};  // [m] or [n], of out's type
+  SumsOf sums_of = SumsOf::kNone;
+  bool add = false;
+  bool tf32 = false;
+  std::byte* workspace = nullptr;
+  int64_t workspace_bytes = 0;
+};
+
+class GemmLibrary {
+ public:
+  // Fails with one line where the library is missing.
+  static Result<std::unique_ptr<GemmLibrary>> Open();
+  ~GemmLibrary();
+
+  void set_tuning(bool tuning) { tuning_ = tuning; }
+  // On the stream; what cuBLASLt cannot do is a bug of the caller. REQUIRES: no sums.
+  void Multiply(const GemmProblem& problem, cudaStream_t stream);
+  // With sums, in one pass over the operand. False, and nothing was done, where cuBLASLt has no
+  // algorithm for both that is faster than two kernels.
+  bool MultiplyWithSums(const GemmProblem& problem, cudaStream_t stream);
+
+ private:
+  struct Algorithm;
+  struct Functions;
+  struct Plan;
+  struct Shapes;
+  GemmLibrary();
+
+  Plan& PlanOf(const GemmProblem& problem, cudaStream_t stream);
+  void Describe(const GemmProblem& problem, Plan& plan) const;
+  void Choose(const GemmProblem& problem, Plan& plan, cudaStream_t stream) const;
+  // cuBLAS's status.
+  int Run(const GemmProblem& problem, const Plan& plan, const Algorithm& algorithm,
+          cudaStream_t stream) const;
+
+  std::unique_ptr<Functions> functions_;
+  std::unique_ptr<Shapes> shapes_;
+  bool tuning_ = false;
+};
+
+}  // namespace headroom::engine::cuda
