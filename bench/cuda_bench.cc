@@ -3,7 +3,7 @@
 // Times training steps of the CUDA backend on the shapes of docs/performance.md: random weights and
 // tokens, 8 steps of warm-up, then 30 that are timed, five times.
 //
-//   cuda_bench [--profile] [NAME …]          bert-b4 bert-b32 gpt2-b8 gpt2-b32 seq2seq …
+//   cuda_bench [--profile] [--no-cudnn] [NAME …]    bert-b4 bert-b32 gpt2-b8 gpt2-b32 seq2seq …
 #include <unistd.h>
 
 #include <algorithm>
@@ -140,15 +140,17 @@ void PrintProfile(const NativeStep& step, CudaExecutor& cuda, const StepScalars&
   }
 }
 
-Status Measure(const Work& work, bool profile) {
+Status Measure(const Work& work, bool profile, bool cudnn) {
   HEADROOM_ASSIGN_OR_RETURN(const ModelConfig config,
                             ModelConfig::FromJson(work.config, work.name));
   HEADROOM_ASSIGN_OR_RETURN(const NativeStep step, PlanTrainingStep(config, OptionsOf(work)));
-  HEADROOM_ASSIGN_OR_RETURN(const std::unique_ptr<CudaDevice> device, CudaDevice::Open(0));
+  HEADROOM_ASSIGN_OR_RETURN(const std::unique_ptr<CudaDevice> device,
+                            CudaDevice::Open(0, {.cudnn = cudnn}));
   const Bytes opened = ProcessMemory();
   HEADROOM_RETURN_IF_ERROR(device->Allocate(step.plan.size));
   const Bytes allocated = ProcessMemory();
-  CudaExecutor cuda(*device, step.graph(), step.plan, {.tf32 = work.precision == Precision::kTf32});
+  CudaExecutor cuda(*device, step.graph(), step.plan,
+                    {.tf32 = work.precision == Precision::kTf32, .cudnn = cudnn});
   cuda.Tune();
   HEADROOM_RETURN_IF_ERROR(device->Synchronize());
   const Bytes tuned = ProcessMemory();
@@ -198,6 +200,7 @@ Status Measure(const Work& work, bool profile) {
       "%.0f MiB; %zu ops\n",
       step.plan.size.mib(), opened.mib(), allocated.mib(), tuned.mib(), running.mib(),
       step.graph().ops().size());
+  std::printf("    attention: %s\n", cuda.DescribeAttention().c_str());
   if (profile) PrintProfile(step, cuda, scalars);
   std::fflush(stdout);
   return {};
@@ -205,18 +208,21 @@ Status Measure(const Work& work, bool profile) {
 
 int Main(const std::vector<std::string>& words) {
   bool profile = false;
+  bool cudnn = true;
   bool good = true;
   std::vector<std::string> names;
   for (const std::string& word : words) {
     if (word == "--profile") {
       profile = true;
+    } else if (word == "--no-cudnn") {
+      cudnn = false;
     } else {
       names.push_back(word);
     }
   }
   for (const Work& work : Works()) {
     if (!names.empty() && std::find(names.begin(), names.end(), work.name) == names.end()) continue;
-    const Status status = Measure(work, profile);
+    const Status status = Measure(work, profile, cudnn);
     if (status.ok()) continue;
     std::printf("%s: %s\n", work.name.c_str(), status.error().message.c_str());
     good = false;

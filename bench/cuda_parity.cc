@@ -8,6 +8,8 @@
 //             float32, results agree to 1e-5 of their norm. Bytes that are no output stay.
 //   models    loss and gradients of whole micro-steps, and masters after an update
 //   bits      two runs, graph against stream, block recompute against none: the same bytes
+//   cudnn     the first three again with attention by cuDNN, where its mask is no matter: ops and
+//             models without dropout of attention, bits with it; cuda_attention_parity.cc
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cuda_attention_parity.h"
 #include "engine/cpu/cpu_ops.h"
 #include "engine/cuda/cuda_backend.h"
 #include "engine/half.h"
@@ -33,11 +36,15 @@ using graph::TensorId;
 
 int failures = 0;
 
+}  // namespace
+
 void Check(bool good, const std::string& what) {
   if (good) return;
   ++failures;
   std::printf("FAILED  %s\n", what.c_str());
 }
+
+namespace {
 
 double ValueAt(const TensorView& view, int64_t i) {
   const int64_t at = i / view.cols() * view.stride() + i % view.cols();
@@ -109,6 +116,7 @@ class Reference {
 struct Case {
   TinyModel model;
   NativeOptions options;
+  bool cudnn = false;
 };
 
 struct Worst {
@@ -222,7 +230,9 @@ void CompareOps(const Case& test, std::map<std::string, Worst>& worst) {
   TinyRun run(test.model, test.options);
   auto device = DeviceFor(run.step().plan.size);
   HEADROOM_CHECK(device.ok(), device.error().message);
-  CudaExecutor cuda(**device, run.step().graph(), run.step().plan, {.graphs = false});
+  CudaExecutor cuda(**device, run.step().graph(), run.step().plan,
+                    {.graphs = false, .cudnn = test.cudnn});
+  if (test.cudnn) CheckServed(test.model.name, cuda);
   StepScalars scalars = run.scalars();
   scalars.learning_rate = 1e-3F;
   scalars.max_grad_norm = 1;
@@ -252,11 +262,12 @@ std::vector<std::byte> GradientsIn(const TinyRun& run, const Outcome& outcome) {
   return bytes;
 }
 
-// Two micro-steps and an update from the bytes of a fresh run.
-Outcome RunOnCuda(TinyRun& run, bool graphs, bool update) {
+// Two micro-steps from the bytes of a fresh run.
+Outcome RunOnCuda(TinyRun& run, bool graphs, bool cudnn) {
   auto device = DeviceFor(run.step().plan.size);
   HEADROOM_CHECK(device.ok(), device.error().message);
-  CudaExecutor cuda(**device, run.step().graph(), run.step().plan, {.graphs = graphs});
+  CudaExecutor cuda(**device, run.step().graph(), run.step().plan,
+                    {.graphs = graphs, .cudnn = cudnn});
   const Bytes size = run.step().plan.size;
   cuda.UploadArena(ArenaOf(run), size);
   StepScalars scalars = run.scalars();
@@ -265,7 +276,6 @@ Outcome RunOnCuda(TinyRun& run, bool graphs, bool update) {
     scalars.micro_step = micro_step;
     cuda.Run(Section::kMicroStep, scalars);
   }
-  if (update) cuda.Run(Section::kOptimizer, scalars);
   Outcome outcome;
   outcome.arena.resize(static_cast<size_t>(size.count()));
   cuda.DownloadArena(outcome.arena.data(), size);
@@ -274,19 +284,26 @@ Outcome RunOnCuda(TinyRun& run, bool graphs, bool update) {
   return outcome;
 }
 
-void CompareModel(const Case& test) {
-  TinyRun run(test.model, test.options);
-  const Outcome cuda = RunOnCuda(run, true, false);
-  const Outcome stream = RunOnCuda(run, false, false);
-  const std::string name = test.model.name;
-  Check(GradientsIn(run, cuda) == GradientsIn(run, stream), name + ": graph against stream");
-  Check(GradientsIn(run, cuda) == GradientsIn(run, RunOnCuda(run, true, false)),
-        name + ": two runs");
+// Two runs, graph and stream, with and without recompute: the same gradients to the bit.
+Outcome CompareBits(const Case& test, TinyRun& run) {
+  const std::string name = test.model.name + (test.cudnn ? " (cuDNN)" : "");
+  Outcome cuda = RunOnCuda(run, true, test.cudnn);
+  const std::vector<std::byte> gradients = GradientsIn(run, cuda);
+  Check(gradients == GradientsIn(run, RunOnCuda(run, false, test.cudnn)),
+        name + ": graph against stream");
+  Check(gradients == GradientsIn(run, RunOnCuda(run, true, test.cudnn)), name + ": two runs");
   Case recomputed = test;
   recomputed.options.recompute = graph::Recompute::kBlock;
   TinyRun block(recomputed.model, recomputed.options);
-  Check(GradientsIn(run, cuda) == GradientsIn(block, RunOnCuda(block, true, false)),
+  Check(gradients == GradientsIn(block, RunOnCuda(block, true, test.cudnn)),
         name + ": block recompute against none");
+  return cuda;
+}
+
+void CompareModel(const Case& test) {
+  TinyRun run(test.model, test.options);
+  const Outcome cuda = CompareBits(test, run);
+  const std::string name = test.model.name + (test.cudnn ? " (cuDNN)" : "");
   run.ForwardBackward(0);
   const float mean = run.ForwardBackward(1);
   const float cpu_loss = mean * run.scalars().targets;
@@ -344,9 +361,34 @@ std::vector<TinyModel> Models() {
   return models;
 }
 
-int Main(bool quick) {
+// Without dropout of attention cuDNN has to agree with the CPU, and with it with itself.
+void CompareCudnn(Case test, std::map<std::string, Worst>& worst) {
+  test.cudnn = true;
+  TinyRun run(test.model, test.options);
+  CompareBits(test, run);
+  for (const char* option :
+       {"\"attention_probs_dropout_prob\": ", "\"attn_pdrop\": ", "\"attention_dropout\": "}) {
+    const size_t at = test.model.config.find(option);
+    if (at == std::string::npos) continue;
+    test.model.config.replace(at + std::string(option).size(), 3, "0.0");
+  }
+  test.model.name += ", attention kept whole";
+  std::map<std::string, Worst> all;
+  CompareOps(test, all);
+  for (const auto& [name, most] : all) {
+    if (name.find("attention") == std::string::npos) continue;
+    Worst& sum = worst[name];
+    sum.ratio = std::max(sum.ratio, most.ratio);
+    sum.relative = std::max(sum.relative, most.relative);
+    sum.count += most.count;
+  }
+  CompareModel(test);
+}
+
+int Main(bool quick, bool cudnn_alone) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::map<std::string, Worst> worst;
+  std::map<std::string, Worst> cudnn_worst;
   for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
     for (const TinyModel& model : Models()) {
       Case test{model, TinyOptions(model)};
@@ -358,10 +400,15 @@ int Main(bool quick) {
       test.options.precision = precision;
       test.options.cuda = true;
       test.options.model.loss_chunk_rows = 64;
-      CompareOps(test, worst);
-      CompareModel(test);
+      if (!cudnn_alone) {
+        CompareOps(test, worst);
+        CompareModel(test);
+      }
+      if (wide && precision != Precision::kFp32 && HasCudnn()) CompareCudnn(test, cudnn_worst);
     }
   }
+  if (!quick && HasCudnn()) CheckCudnnAttention();
+  for (auto& [name, most] : cudnn_worst) worst[name + " (cuDNN)"] = most;
   for (const auto& [name, most] : worst) {
     std::printf("op     %-36s %5d outputs, error %.2f of the CPU's at most, float32 %.1e\n",
                 name.c_str(), most.count, most.ratio, most.relative);
@@ -373,7 +420,11 @@ int Main(bool quick) {
 }  // namespace
 }  // namespace headroom::engine
 
-// --quick: two models in bfloat16, for compute-sanitizer.
+// --quick: two models in bfloat16, for compute-sanitizer. --cudnn: what is of cuDNN alone.
 int main(int argc, char** argv) {
-  return headroom::engine::Main(argc > 1 && std::string(argv[1]) == "--quick");
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const auto has = [&](const char* word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  return headroom::engine::Main(has("--quick"), has("--cudnn"));
 }

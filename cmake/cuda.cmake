@@ -39,3 +39,19 @@ if(HEADROOM_HAS_CUDA AND NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   list(APPEND CMAKE_CUDA_COMPILE_FEATURES cuda_std_20)
   list(APPEND CMAKE_CUDA20_COMPILE_FEATURES cuda_std_20)
 endif()
+
+# Attention by cuDNN, which is opened at run time; its headers and those of cudnn-frontend 1.x come
+# from the toolkit and from `pip install nvidia-cudnn-frontend`, or from the paths set here.
+set(HEADROOM_HAS_CUDNN OFF)
+if(HEADROOM_HAS_CUDA)
+  find_package(Python3 QUIET COMPONENTS Interpreter)
+  find_path(HEADROOM_CUDNN_FRONTEND cudnn_frontend.h HINTS ${Python3_SITELIB}/include
+    DOC "Folder of cudnn_frontend.h")
+  find_path(HEADROOM_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
+    ${Python3_SITELIB}/nvidia/cudnn/include DOC "Folder of cudnn.h")
+  if(HEADROOM_CUDNN_FRONTEND AND HEADROOM_CUDNN_INCLUDE)
+    set(HEADROOM_HAS_CUDNN ON)
+  else()
+    message(STATUS "no headers of cuDNN and cudnn-frontend: attention by our own kernels alone")
+  endif()
+endif()

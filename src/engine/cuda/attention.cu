@@ -3,6 +3,7 @@
 // Attention for every type, width of head and mask, in float32: 32 queries against 32 keys at a
 // time. Four threads share a row of the scores and of the output.
 #include "engine/cuda/attention.cuh"
+#include "engine/cuda/cudnn_attention.h"
 
 namespace headroom::engine::cuda {
 namespace {
@@ -342,6 +343,27 @@ void LaunchTiles(void (*kernel)(AttentionArgs<T>), const AttentionArgs<T>& args,
   kernel<<<grid, kThreads, static_cast<size_t>(bytes), stream>>>(args);
 }
 
+__global__ void SeedsKernel(const StepScalars* step, const SeedRequest* requests, int64_t count,
+                            int64_t* seeds) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  // The key differs from that of the masks of dropout.h, whose counters begin with an element.
+  constexpr uint64_t kKey = 0x9e3779b97f4a7c15U;
+  const auto words =
+      Philox({requests[i].stream, requests[i].chunk, static_cast<uint32_t>(step->step),
+              static_cast<uint32_t>(step->micro_step)},
+             step->seed ^ kKey);
+  seeds[2 * i] = static_cast<int64_t>((static_cast<uint64_t>(words[0] >> 1) << 32) | words[1]);
+  seeds[2 * i + 1] = 0;
+}
+
+bool RunByLibrary(const OpCall& call, const Launch& launch) {
+  const AttentionLaunch& attention = launch.attention;
+  if (attention.plan == nullptr) return false;
+  attention.library->Run(*attention.plan, call, attention.seeds, launch.stream);
+  return true;
+}
+
 // function(Width<N>{}), N the columns of a head that one of four threads keeps.
 template <typename Function>
 void WithColumns(int head_dim, const Function& function) {
@@ -355,7 +377,7 @@ void WithColumns(int head_dim, const Function& function) {
 }  // namespace
 
 void RunAttention(const OpCall& call, const Launch& launch) {
-  if (RunFlashAttention(call, launch)) return;
+  if (RunByLibrary(call, launch) || RunFlashAttention(call, launch)) return;
   const TensorView q = Operand(call.inputs, 0);
   WithType(q.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
@@ -375,6 +397,7 @@ void RunAttention(const OpCall& call, const Launch& launch) {
 }
 
 void RunAttentionBackward(const OpCall& call, const Launch& launch) {
+  if (RunByLibrary(call, launch)) return;
   const TensorView q = Operand(call.inputs, 1);
   auto* delta = reinterpret_cast<float*>(WorkspaceOf(call));
   WithType(q.dtype, [&](auto tag) {
@@ -401,6 +424,12 @@ void RunAttentionBackward(const OpCall& call, const Launch& launch) {
                      launch.stream);
     });
   });
+}
+
+void SetDropoutSeeds(const StepScalars* scalars, const SeedRequest* requests, int64_t count,
+                     int64_t* seeds, cudaStream_t stream) {
+  SeedsKernel<<<static_cast<unsigned>(CeilDiv(count, kThreads)), kThreads, 0, stream>>>(
+      scalars, requests, count, seeds);
 }
 
 }  // namespace headroom::engine::cuda

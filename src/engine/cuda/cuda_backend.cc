@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -14,7 +15,9 @@
 #include "base/check.h"
 #include "base/format.h"
 #include "engine/cpu/block_quantiser.h"
+#include "engine/cuda/attention_plans.h"
 #include "engine/cuda/cuda_ops.h"
+#include "engine/cuda/cudnn_attention.h"
 #include "engine/cuda/gemm_library.h"
 
 namespace headroom::engine {
@@ -35,6 +38,18 @@ struct CudaDevice::State {
   float* quantiser_maps = nullptr;
   uint32_t* counters = nullptr;
   std::unique_ptr<cuda::GemmLibrary> gemm;
+  std::shared_ptr<cuda::AttentionLibrary> attention;
+  std::string no_attention;  // why there is none
+
+  void OpenAttention([[maybe_unused]] int capability) {
+    no_attention = "not asked for";
+    if (!options.cudnn) return;
+#ifdef HEADROOM_HAS_CUDNN
+    attention = cuda::OpenCudnn(index, capability, no_attention);
+#else
+    no_attention = "this program was built without cuDNN";
+#endif
+  }
 
   ~State() {
     cudaFree(arena);
@@ -136,6 +151,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::Open(int index, const CudaOption
   state.quantiser_maps = OnDevice(QuantiserMaps());
   state.counters = OnDevice(std::vector<uint32_t>(cuda::kCounters));
   HEADROOM_ASSIGN_OR_RETURN(state.gemm, cuda::GemmLibrary::Open());
+  state.OpenAttention(properties.major * 10 + properties.minor);
   return device;
 }
 
@@ -192,6 +208,8 @@ struct CudaExecutor::State {
   std::vector<TensorView> views;
   std::vector<Call> calls;
   std::map<GraphKey, cudaGraphExec_t> graphs;
+  std::unique_ptr<cuda::AttentionPlans> attention;
+  std::set<const cuda::AttentionPlan*> warm;
 
   ~State() {
     for (const auto& [key, exec] : graphs) cudaGraphExecDestroy(exec);
@@ -203,7 +221,10 @@ struct CudaExecutor::State {
 
   void MakeTable(const Op& op, Call& call);
   void Launch(Section section, const StepScalars& scalars);
+  OpCall CallOf(size_t index, const StepScalars& scalars) const;
   void LaunchOp(size_t index, const StepScalars& scalars);
+  void SetScalars(const StepScalars& scalars) const;
+  void WarmAttention(const StepScalars& scalars);
 };
 
 // The addresses of all gradients, or of all parameters, cut into chunks.
@@ -244,7 +265,7 @@ void CudaExecutor::State::MakeTable(const Op& op, Call& call) {
 
 CudaExecutor::CudaExecutor(CudaDevice& device, const Graph& graph, const graph::MemoryPlan& plan,
                            const CudaOptions& options)
-    : state_(new State{device.state(), graph, options, {}, {}, {}}) {
+    : state_(new State{device.state(), graph, options, {}, {}, {}, {}, {}}) {
   HEADROOM_CHECK(plan.size.count() <= state_->device.arena_size, "an arena smaller than its plan");
   for (size_t i = 0; i < graph.tensors().size(); ++i) {
     const graph::Tensor& tensor = graph.tensors()[i];
@@ -268,26 +289,47 @@ CudaExecutor::CudaExecutor(CudaDevice& device, const Graph& graph, const graph::
     state_->MakeTable(op, call);
     state_->calls.push_back(std::move(call));
   }
+  state_->attention = std::make_unique<cuda::AttentionPlans>(
+      options.cudnn ? state_->device.attention.get() : nullptr, graph,
+      [this](size_t op, const StepScalars& step) { return state_->CallOf(op, step); });
 }
 
 CudaExecutor::~CudaExecutor() = default;
 
-void CudaExecutor::State::LaunchOp(size_t index, const StepScalars& scalars) {
+OpCall CudaExecutor::State::CallOf(size_t index, const StepScalars& scalars) const {
   const Op& op = graph.ops()[index];
   const Call& call = calls[index];
-  cuda::RunCudaOp({.kind = op.kind,
-                   .attributes = op.attributes,
-                   .inputs = call.inputs,
-                   .outputs = call.outputs,
-                   .scratch = call.scratch,
-                   .step = scalars},
-                  {.stream = device.stream,
-                   .scalars = device.scalars,
-                   .quantiser_maps = device.quantiser_maps,
-                   .counters = device.counters,
-                   .gemm = device.gemm.get(),
-                   .tf32 = options.tf32,
-                   .table = call.table});
+  return {.kind = op.kind,
+          .attributes = op.attributes,
+          .inputs = call.inputs,
+          .outputs = call.outputs,
+          .scratch = call.scratch,
+          .step = scalars};
+}
+
+void CudaExecutor::State::SetScalars(const StepScalars& scalars) const {
+  cuda::SetScalars(scalars, device.scalars, device.stream);
+  attention->SetSeeds(device.scalars, device.stream);
+}
+
+void CudaExecutor::State::LaunchOp(size_t index, const StepScalars& scalars) {
+  cuda::RunCudaOp(CallOf(index, scalars), {.stream = device.stream,
+                                           .scalars = device.scalars,
+                                           .quantiser_maps = device.quantiser_maps,
+                                           .counters = device.counters,
+                                           .gemm = device.gemm.get(),
+                                           .tf32 = options.tf32,
+                                           .table = calls[index].table,
+                                           .attention = attention->Of(index, scalars.training)});
+}
+
+// A library loads a kernel when it first runs, which may not be in a capture. Before a section
+// starts, outputs of attention hold nothing that is still read.
+void CudaExecutor::State::WarmAttention(const StepScalars& scalars) {
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const cuda::AttentionPlan* plan = attention->Of(i, scalars.training).plan;
+    if (plan != nullptr && warm.insert(plan).second) LaunchOp(i, scalars);
+  }
 }
 
 void CudaExecutor::State::Launch(Section section, const StepScalars& scalars) {
@@ -303,10 +345,11 @@ void CudaExecutor::State::Launch(Section section, const StepScalars& scalars) {
 void CudaExecutor::Run(Section section, const StepScalars& scalars) {
   State& state = *state_;
   cudaStream_t stream = state.device.stream;
-  cuda::SetScalars(scalars, state.device.scalars, stream);
+  state.SetScalars(scalars);
   if (!state.options.graphs) return state.Launch(section, scalars);
   cudaGraphExec_t& exec = state.graphs[{section, scalars.micro_step == 0, scalars.training}];
   if (exec == nullptr) {
+    state.WarmAttention(scalars);
     cudaGraph_t captured = nullptr;
     Must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing a graph");
     state.Launch(section, scalars);
@@ -318,13 +361,13 @@ void CudaExecutor::Run(Section section, const StepScalars& scalars) {
 }
 
 void CudaExecutor::RunOps(size_t first, size_t last, const StepScalars& scalars) {
-  cuda::SetScalars(scalars, state_->device.scalars, state_->device.stream);
+  state_->SetScalars(scalars);
   for (size_t i = first; i < last; ++i) state_->LaunchOp(i, scalars);
 }
 
 std::vector<float> CudaExecutor::Profile(const StepScalars& scalars) {
   cudaStream_t stream = state_->device.stream;
-  cuda::SetScalars(scalars, state_->device.scalars, stream);
+  state_->SetScalars(scalars);
   std::vector<cudaEvent_t> events(state_->calls.size() + 1);
   for (cudaEvent_t& event : events) cudaEventCreate(&event);
   cudaProfilerStart();  // ncu --profile-from-start off sees these alone
@@ -349,12 +392,20 @@ void CudaExecutor::Tune() {
   StepScalars scalars;
   for (const int32_t micro_step : {0, 1}) {
     scalars.micro_step = micro_step;
-    cuda::SetScalars(scalars, device.scalars, device.stream);
+    state_->SetScalars(scalars);
     state_->Launch(Section::kMicroStep, scalars);
   }
+  scalars.training = false;
+  state_->WarmAttention(scalars);
   device.gemm->set_tuning(false);
   Must(cudaMemsetAsync(device.arena, 0, static_cast<size_t>(device.arena_size), device.stream),
        "zeroing the arena");
+}
+
+std::string CudaExecutor::DescribeAttention() const {
+  const bool has_library = state_->options.cudnn && state_->device.attention != nullptr;
+  const std::string text = state_->attention->Describe();
+  return has_library ? text : Format("{} ({})", text, state_->device.no_attention);
 }
 
 void CudaExecutor::Upload(TensorId id, const std::byte* from) {

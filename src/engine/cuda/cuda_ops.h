@@ -19,6 +19,8 @@
 namespace headroom::engine::cuda {
 
 class GemmLibrary;
+class AttentionLibrary;
+struct AttentionPlan;
 
 // A piece of a gradient or of a parameter: one block's work.
 struct TableChunk {
@@ -51,6 +53,18 @@ struct OpTable {
   int64_t chunk_count = 0;
 };
 
+// Of an op that a library runs; else there is no plan.
+struct AttentionLaunch {
+  AttentionLibrary* library = nullptr;
+  const AttentionPlan* plan = nullptr;
+  int64_t* seeds = nullptr;  // in device memory
+};
+// Whose mask, and of which part of the batch.
+struct SeedRequest {
+  uint32_t stream = 0;
+  uint32_t chunk = 0;
+};
+
 struct Launch {
   cudaStream_t stream = nullptr;
   const StepScalars* scalars = nullptr;  // in device memory
@@ -61,6 +75,7 @@ struct Launch {
   GemmLibrary* gemm = nullptr;
   bool tf32 = false;
   OpTable table;
+  AttentionLaunch attention;
 };
 
 // REQUIRES: operands in device memory, as graph/op.h lists them.
@@ -96,6 +111,11 @@ bool RunFlashAttention(const OpCall& call, const Launch& launch);
 bool RunFlashAttentionBackward(const OpCall& call, const Launch& launch, const float* delta);
 
 void SetScalars(const StepScalars& scalars, StepScalars* device, cudaStream_t stream);
+
+// A seed and an offset for each request, of the scalars' seed, step and micro-step. All in device
+// memory.
+void SetDropoutSeeds(const StepScalars* scalars, const SeedRequest* requests, int64_t count,
+                     int64_t* seeds, cudaStream_t stream);
 
 inline TensorView Operand(std::span<const TensorView> operands, size_t position) {
   return position < operands.size() ? operands[position] : TensorView{};

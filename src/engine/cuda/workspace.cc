@@ -13,10 +13,14 @@ using graph::Role;
 using graph::TensorId;
 
 constexpr int64_t kFloat = sizeof(float);
+// Of cuDNN: small tables, and what another version may align otherwise.
+constexpr int64_t kCudnnSlack = 16 << 10;
 
 int64_t Elements(const Graph& graph, TensorId id) {
   return id == graph::kNoTensor ? 0 : graph.tensor(id).shape.NumElements();
 }
+
+int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 int64_t Columns(const Graph& graph, TensorId id) { return graph.tensor(id).shape[-1]; }
 
@@ -29,17 +33,55 @@ int64_t GradNormBytes(const Graph& graph, const Op& op) {
 
 int64_t GemmBytes(int64_t elements) { return std::min(kGemmWorkspace, (1 << 16) + 64 * elements); }
 
-int64_t AttentionBytes(const Graph& graph, const Op& op) {
+// What the deterministic backward pass of cuDNN 9.14 to 9.19 keeps on Hopper: the gradients of the
+// scores in 16 bits, rows in blocks of 64 and columns in blocks of 128, which it multiplies with
+// the keys in a second kernel in place of adding float32 parts of dq in any order
+// (cudnn-frontend 1.32, scaled_dot_product_flash_attention.h, use_dp_workspace).
+int64_t CudnnScoreBytes(int64_t heads, int64_t queries, int64_t keys) {
+  return 2 * heads * ((queries + 63) / 64 * 64) * ((keys + 127) / 128 * 128);
+}
+
+// And beside them the sums do . o of the rows in float32; where heads share keys, dk and dv of
+// every head in 16 bits before they are summed. Equal to what 9.19 asks for on Hopper but for the
+// slack, of which it uses 256 bytes, in the forward pass too.
+int64_t CudnnBackwardBytes(const graph::OpAttributes& attributes, int64_t keys) {
+  const int64_t queries = attributes.sequence;
+  const int64_t heads = attributes.heads;
+  const int64_t sequences = CudnnSequences(attributes.batch, heads, queries, keys);
+  const bool shared = attributes.kv_heads > 0 && attributes.kv_heads != heads;
+  const int64_t full_heads = shared ? 4 * heads * keys * attributes.head_dim : 0;
+  return Aligned(sequences * CudnnScoreBytes(heads, queries, keys)) +
+         Aligned(kFloat * sequences * heads * queries) + Aligned(sequences * full_heads) +
+         kCudnnSlack;
+}
+
+// Of the kernels of flash_attention.cu and attention.cu.
+int64_t OwnAttentionBytes(const Graph& graph, const Op& op, int64_t keys) {
   const graph::OpAttributes& attributes = op.attributes;
   const int64_t delta = kFloat * Elements(graph, op.inputs[5]);
   const bool tensor_cores = IsHalf(graph.tensor(op.inputs[1]).dtype) &&
                             (attributes.head_dim == 64 || attributes.head_dim == 128);
-  const int64_t keys = attributes.key_sequence > 0 ? attributes.key_sequence : attributes.sequence;
   const int64_t each = ScoreBytes(attributes.heads, attributes.sequence, keys);
   // Without dropout it is cheaper to compute the scores again.
   if (!tensor_cores || attributes.dropout == 0 || each > kScoreWorkspace) return delta;
   const int64_t sequences = std::min(attributes.batch, kScoreWorkspace / each);
-  return (delta + 255) / 256 * 256 + sequences * each;
+  return Aligned(delta) + sequences * each;
+}
+
+// The queries are the input at `first`.
+bool CudnnMayServe(const Graph& graph, const Op& op, size_t first) {
+  const size_t slopes = op.kind == OpKind::kAttention ? 4 : 7;
+  const bool has_slopes = op.inputs.size() > slopes && op.inputs[slopes] != graph::kNoTensor;
+  return IsHalf(graph.tensor(op.inputs[first]).dtype) && op.attributes.head_dim % 8 == 0 &&
+         !has_slopes && !op.attributes.accumulate;
+}
+
+int64_t AttentionBytes(const Graph& graph, const Op& op) {
+  const graph::OpAttributes& attributes = op.attributes;
+  const int64_t keys = attributes.key_sequence > 0 ? attributes.key_sequence : attributes.sequence;
+  const int64_t own = OwnAttentionBytes(graph, op, keys);
+  const bool served = CudnnMayServe(graph, op, 1);
+  return served ? std::max(own, CudnnBackwardBytes(attributes, keys)) : own;
 }
 
 int64_t WorkspaceBytes(const Graph& graph, const Op& op) {
@@ -60,6 +102,8 @@ int64_t WorkspaceBytes(const Graph& graph, const Op& op) {
       return 2 * kFloat * kNormParts * Columns(graph, op.inputs[0]);
     case OpKind::kEmbeddingBackward:
       return kFloat * kSumParts * Columns(graph, op.inputs[0]);
+    case OpKind::kAttention:
+      return CudnnMayServe(graph, op, 0) ? kCudnnSlack : 0;
     case OpKind::kAttentionBackward:
       return AttentionBytes(graph, op);
     case OpKind::kGradNorm:
@@ -72,6 +116,13 @@ int64_t WorkspaceBytes(const Graph& graph, const Op& op) {
 }
 
 }  // namespace
+
+int64_t CudnnSequences(int64_t batch, int64_t heads, int64_t queries, int64_t keys) {
+  const int64_t fit = std::max<int64_t>(kCudnnWorkspace / CudnnScoreBytes(heads, queries, keys), 1);
+  int64_t sequences = std::min(batch, fit);
+  while (batch % sequences != 0) --sequences;
+  return sequences;
+}
 
 void AddWorkspaces(Graph& graph) {
   constexpr int64_t kColumns = 64;

@@ -6,7 +6,9 @@
 //   linear              cuBLASLt's workspace: sixteen times the product in float32, 32 MiB at most
 //   norm_backward       column sums of 256 groups of rows
 //   linear_loss         the workspace; logits in rows of a multiple of 64, for tensor cores
-//   attention_backward  gradients of the scores of as many sequences as 64 MiB hold
+//   attention           some KiB of cuDNN's
+//   attention_backward  gradients of the scores of as many sequences as 64 MiB hold, or as cuDNN
+//                       is given at a time
 //
 // Only the plan knows it: no header of CUDA is needed, nor a GPU.
 #pragma once
@@ -23,6 +25,7 @@ inline constexpr int64_t kGemmWorkspace = 32 << 20;
 inline constexpr int64_t kSumParts = 64;
 inline constexpr int64_t kNormParts = 256;
 inline constexpr int64_t kScoreWorkspace = 64 << 20;
+inline constexpr int64_t kCudnnWorkspace = 256 << 20;
 // Queries and keys of a block of the tensor-core kernels of attention.
 inline constexpr int64_t kAttentionTile = 64;
 
@@ -32,6 +35,10 @@ constexpr int64_t ScoreBytes(int64_t heads, int64_t queries, int64_t keys) {
   const int64_t columns = (keys + kAttentionTile - 1) / kAttentionTile * kAttentionTile;
   return 2 * heads * rows * columns;
 }
+
+// How many sequences cuDNN's deterministic backward pass takes at a time: the most that divide the
+// batch and have the gradients of their scores within kCudnnWorkspace; one at least.
+int64_t CudnnSequences(int64_t batch, int64_t heads, int64_t queries, int64_t keys);
 
 // Appends a kWorkspace tensor to the scratch of each op that needs one. To be called last, on a
 // verified graph.
