@@ -329,6 +329,16 @@ void CompareModel(const Case& test) {
   Check(worst <= (fp32 ? 1e-3 : 0.2), name + ": gradient of " + worst_name);
 }
 
+// The configuration with other values of these keys.
+std::string With(std::string config, const std::map<std::string, int>& values) {
+  for (const auto& [key, value] : values) {
+    const std::string name = "\"" + key + "\": ";
+    const size_t at = config.find(name) + name.size();
+    config.replace(at, config.find_first_of(",}", at) - at, std::to_string(value));
+  }
+  return config;
+}
+
 // Sizes at which the tensor-core kernels and vectors of 8 serve, beside the tiny ones.
 std::vector<TinyModel> Models() {
   const std::string bert = R"({"model_type": "bert", "vocab_size": 128, "hidden_size": 128,
@@ -353,6 +363,18 @@ std::vector<TinyModel> Models() {
                                    {"gpt2 wide", gpt2, Task::kCausalLm},
                                    {"llama wide", llama, Task::kCausalLm},
                                    {"bart wide", bart, Task::kSeq2SeqLm}};
+  // Heads and lengths of attention by products; GPT-2's in float32 alone.
+  const std::vector<TinyModel> products = {
+      {"bert products", With(bert, {{"hidden_size", 256}, {"num_attention_heads", 8}}),
+       Task::kSequenceClassification},
+      {"gpt2 products", With(gpt2, {{"n_head", 4}}), Task::kCausalLm},
+      {"llama products", With(llama, {{"num_attention_heads", 8}, {"num_key_value_heads", 4}}),
+       Task::kCausalLm},
+      {"bart products",
+       With(bart,
+            {{"d_model", 256}, {"encoder_attention_heads", 8}, {"decoder_attention_heads", 8}}),
+       Task::kSeq2SeqLm}};
+  models.insert(models.end(), products.begin(), products.end());
   for (TinyModel tiny : TinyModels()) {
     const size_t at = tiny.config.find("\"vocab_size\": 61");
     tiny.config.replace(at, 16, "\"vocab_size\": 64");
@@ -392,11 +414,15 @@ int Main(bool quick, bool cudnn_alone) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
     for (const TinyModel& model : Models()) {
       Case test{model, TinyOptions(model)};
-      const bool chosen = model.name == "bert wide classifier" || model.name == "llama wide";
+      const bool chosen = model.name == "bert wide classifier" || model.name == "llama wide" ||
+                          model.name == "llama products";
       if (quick && (precision != Precision::kBf16 || !chosen)) continue;
       const bool wide = model.name.find("wide") != std::string::npos;
       if (wide) test.options.model.rows.sequence = 100;
       if (wide && model.task == Task::kSeq2SeqLm) test.options.model.target_sequence = 72;
+      const bool products = model.name.find("products") != std::string::npos;
+      if (products) test.options.model.rows.sequence = 158;
+      if (products && model.task == Task::kSeq2SeqLm) test.options.model.target_sequence = 136;
       test.options.precision = precision;
       test.options.cuda = true;
       test.options.model.loss_chunk_rows = 64;
@@ -420,7 +446,7 @@ int Main(bool quick, bool cudnn_alone) {
 }  // namespace
 }  // namespace headroom::engine
 
-// --quick: two models in bfloat16, for compute-sanitizer. --cudnn: what is of cuDNN alone.
+// --quick: three models in bfloat16, for compute-sanitizer. --cudnn: what is of cuDNN alone.
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const auto has = [&](const char* word) {

@@ -51,11 +51,6 @@ __device__ float Dot(const float* a, const float* b, int dim) {
   return sum;
 }
 
-__device__ float Bias(const AttentionShape& shape, int head, int query, int key) {
-  if (shape.slopes == nullptr) return 0;
-  return shape.slopes[head] * static_cast<float>(key - query - shape.keys + shape.queries);
-}
-
 // N: columns of the head that a thread keeps.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads) ForwardKernel(AttentionArgs<T> args) {
@@ -97,7 +92,7 @@ __global__ void __launch_bounds__(kThreads) ForwardKernel(AttentionArgs<T> args)
       mine[j] = -INFINITY;
       if (key + c < visible) {
         mine[j] = Dot(queries + row * (dim + 1), keys + c * (dim + 1), dim) +
-                  Bias(shape, head, first + row, key + c);
+                  shape.Bias(head, first + row, key + c);
       }
       tile_max = fmaxf(tile_max, mine[j]);
     }
@@ -186,7 +181,7 @@ struct Score {
 __device__ Score ScoreOf(const AttentionShape& shape, const DropoutMask& mask, const float* query,
                          const float* key, const float* dout, const float* value, int b, int head,
                          int i, int j, float lse, float delta) {
-  const float p = expf(Dot(query, key, shape.head_dim) + Bias(shape, head, i, j) - lse);
+  const float p = expf(Dot(query, key, shape.head_dim) + shape.Bias(head, i, j) - lse);
   const float dp = Dot(dout, value, shape.head_dim);
   float factor = 1;
   if (mask.threshold != 0) {
@@ -377,7 +372,10 @@ void WithColumns(int head_dim, const Function& function) {
 }  // namespace
 
 void RunAttention(const OpCall& call, const Launch& launch) {
-  if (RunByLibrary(call, launch) || RunFlashAttention(call, launch)) return;
+  if (RunByLibrary(call, launch) || RunFlashAttention(call, launch) ||
+      RunProductAttention(call, launch)) {
+    return;
+  }
   const TensorView q = Operand(call.inputs, 0);
   WithType(q.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
@@ -416,6 +414,7 @@ void RunAttentionBackward(const OpCall& call, const Launch& launch) {
     args.add = call.attributes.accumulate;
     LaunchDelta<T>(call.inputs[0], call.inputs[4], args.shape, delta, launch.stream);
     if (RunFlashAttentionBackward(call, launch, delta)) return;
+    if (RunProductAttentionBackward(call, launch, delta)) return;
     WithColumns(args.shape.head_dim, [&](auto columns) {
       constexpr int N = decltype(columns)::kValue;
       LaunchTiles<T>(KeysKernel<T, N>, args, args.shape.keys, args.shape.kv_heads, 4, 2,

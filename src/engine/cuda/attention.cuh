@@ -25,6 +25,11 @@ struct AttentionShape {
     if (lengths.data != nullptr) visible = min(keys, static_cast<int>(lengths[b]));
     return causal ? min(visible, max(i + 1 + keys - queries, 0)) : visible;
   }
+  // ALiBi's addition to a score.
+  __device__ float Bias(int head, int query, int key) const {
+    return slopes == nullptr ? 0.0F
+                             : slopes[head] * static_cast<float>(key - query - keys + queries);
+  }
   // Of queries: their position in lse, and the row of the scores in the mask.
   __device__ int64_t Line(int b, int head, int query) const {
     return (static_cast<int64_t>(b) * heads + head) * queries + query;

@@ -109,6 +109,9 @@ void SumRows(const Launch& launch, const TensorView& x, const TensorView& out, i
 // Whether the tensor-core kernels take this attention; else the general ones do.
 bool RunFlashAttention(const OpCall& call, const Launch& launch);
 bool RunFlashAttentionBackward(const OpCall& call, const Launch& launch, const float* delta);
+// Whether products of matrices took it: where the workspace has room for its scores.
+bool RunProductAttention(const OpCall& call, const Launch& launch);
+bool RunProductAttentionBackward(const OpCall& call, const Launch& launch, const float* delta);
 
 void SetScalars(const StepScalars& scalars, StepScalars* device, cudaStream_t stream);
 

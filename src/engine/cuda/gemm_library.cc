@@ -33,10 +33,11 @@ cudaDataType_t TypeOf(DType dtype) {
   HEADROOM_CHECK(false, "a matrix product of a type that is no storage type");
 }
 
-// What the address is a multiple of, as far as algorithms care.
-uint32_t AlignmentOf(const std::byte* data) {
+// What the address is a multiple of, as far as algorithms care. Of a batch it is at most 16: all
+// batches of an op shall have the same algorithm, wherever they begin.
+uint32_t AlignmentOf(const std::byte* data, const GemmBatch& batch) {
   const auto address = reinterpret_cast<uintptr_t>(data);
-  uint32_t alignment = 256;
+  uint32_t alignment = batch.count > 1 ? 16 : 256;
   while (alignment > 2 && address % alignment != 0) alignment /= 2;
   return alignment;
 }
@@ -78,7 +79,7 @@ class Timer {
 };
 
 // Everything an algorithm depends on.
-using ShapeKey = std::array<int64_t, 19>;
+using ShapeKey = std::array<int64_t, 23>;
 
 }  // namespace
 
@@ -89,6 +90,7 @@ struct GemmLibrary::Functions {
   decltype(&cublasLtMatmulDescCreate) desc_create = nullptr;
   decltype(&cublasLtMatmulDescSetAttribute) desc_set = nullptr;
   decltype(&cublasLtMatrixLayoutCreate) layout_create = nullptr;
+  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set = nullptr;
   decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
@@ -143,6 +145,7 @@ Result<std::unique_ptr<GemmLibrary>> GemmLibrary::Open() {
   find(f.desc_create, "cublasLtMatmulDescCreate");
   find(f.desc_set, "cublasLtMatmulDescSetAttribute");
   find(f.layout_create, "cublasLtMatrixLayoutCreate");
+  find(f.layout_set, "cublasLtMatrixLayoutSetAttribute");
   find(f.preference_create, "cublasLtMatmulPreferenceCreate");
   find(f.preference_set, "cublasLtMatmulPreferenceSetAttribute");
   find(f.preference_destroy, "cublasLtMatmulPreferenceDestroy");
@@ -174,10 +177,14 @@ ShapeKey KeyOf(const GemmProblem& problem) {
           problem.tf32,
           problem.bias ? 1 + static_cast<int64_t>(problem.bias.dtype) : 0,
           static_cast<int64_t>(problem.sums_of),
-          AlignmentOf(left.data),
-          AlignmentOf(right.data),
-          AlignmentOf(out.data),
-          problem.workspace_bytes};
+          AlignmentOf(left.data, problem.batch),
+          AlignmentOf(right.data, problem.batch),
+          AlignmentOf(out.data, problem.batch),
+          problem.workspace_bytes,
+          problem.batch.count,
+          problem.batch.left,
+          problem.batch.right,
+          problem.batch.out};
 }
 
 }  // namespace
@@ -192,13 +199,17 @@ void GemmLibrary::Describe(const GemmProblem& problem, Plan& plan) const {
                 CUDA_R_32F);
   set(CUBLASLT_MATMUL_DESC_TRANSA, problem.right.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, problem.left.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
-  const auto layout = [&](cublasLtMatrixLayout_t* to, const TensorView& rows) {
+  const auto layout = [&](cublasLtMatrixLayout_t* to, const TensorView& rows, int64_t step) {
     f.layout_create(to, TypeOf(rows.dtype), static_cast<uint64_t>(rows.cols()),
                     static_cast<uint64_t>(rows.rows()), rows.stride());
+    if (problem.batch.count == 1) return;
+    const auto count = static_cast<int32_t>(problem.batch.count);
+    f.layout_set(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count));
+    f.layout_set(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof(step));
   };
-  layout(&plan.a, problem.right.rows);
-  layout(&plan.b, problem.left.rows);
-  layout(&plan.d, problem.out);
+  layout(&plan.a, problem.right.rows, problem.batch.right);
+  layout(&plan.b, problem.left.rows, problem.batch.left);
+  layout(&plan.d, problem.out, problem.batch.out);
   if (problem.bias) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, TypeOf(problem.bias.dtype));
@@ -218,10 +229,12 @@ void GemmLibrary::Choose(const GemmProblem& problem, Plan& plan, cudaStream_t st
     f.preference_set(preference, attribute, &value, sizeof(value));
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(problem.workspace_bytes));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, AlignmentOf(problem.right.rows.data));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, AlignmentOf(problem.left.rows.data));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AlignmentOf(problem.out.data));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, AlignmentOf(problem.out.data));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+         AlignmentOf(problem.right.rows.data, problem.batch));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+         AlignmentOf(problem.left.rows.data, problem.batch));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AlignmentOf(problem.out.data, problem.batch));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, AlignmentOf(problem.out.data, problem.batch));
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> candidates{};
   int count = 0;
   f.heuristic(f.handle, plan.desc, plan.a, plan.b, plan.d, plan.d, preference, kCandidates,

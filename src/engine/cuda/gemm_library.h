@@ -26,6 +26,14 @@ struct GemmMatrix {
   GemmMatrix Turned() const { return {rows, !turned}; }
 };
 
+// Several products at once; the distances from one to the next are in elements.
+struct GemmBatch {
+  int64_t count = 1;
+  int64_t left = 0;
+  int64_t right = 0;
+  int64_t out = 0;
+};
+
 // Which operand's sums over k come with a product: a bias's gradient, where that operand is dy.
 enum class SumsOf : uint8_t { kNone, kLeft, kRight };
 
@@ -37,6 +45,7 @@ struct GemmProblem {
   TensorView bias = {};
   TensorView sums = {};  // [m] or [n], of out's type
   SumsOf sums_of = SumsOf::kNone;
+  GemmBatch batch = {};
   bool add = false;
   bool tf32 = false;
   std::byte* workspace = nullptr;

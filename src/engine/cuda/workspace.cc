@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/cuda/score_groups.h"
+
 namespace headroom::engine::cuda {
 namespace {
 
@@ -55,33 +57,53 @@ int64_t CudnnBackwardBytes(const graph::OpAttributes& attributes, int64_t keys) 
          kCudnnSlack;
 }
 
-// Of the kernels of flash_attention.cu and attention.cu.
-int64_t OwnAttentionBytes(const Graph& graph, const Op& op, int64_t keys) {
-  const graph::OpAttributes& attributes = op.attributes;
-  const int64_t delta = kFloat * Elements(graph, op.inputs[5]);
-  const bool tensor_cores = IsHalf(graph.tensor(op.inputs[1]).dtype) &&
-                            (attributes.head_dim == 64 || attributes.head_dim == 128);
-  const int64_t each = ScoreBytes(attributes.heads, attributes.sequence, keys);
+// What decides which kernels take an attention.
+struct AttentionOp {
+  AttentionOp(const Graph& graph, const Op& op)
+      : attributes(op.attributes),
+        pass(op.kind == OpKind::kAttention ? AttentionPass::kForward : AttentionPass::kBackward),
+        size(SizeOfAttention(attributes)) {
+    const size_t queries = pass == AttentionPass::kForward ? 0 : 1;
+    const size_t slopes = pass == AttentionPass::kForward ? 4 : 7;
+    dtype = graph.tensor(op.inputs[queries]).dtype;
+    alibi = op.inputs.size() > slopes && op.inputs[slopes] != graph::kNoTensor;
+  }
+  int64_t lines() const { return size.batch * size.heads * size.queries; }
+
+  const graph::OpAttributes& attributes;
+  AttentionPass pass;
+  AttentionSize size;
+  DType dtype{};
+  bool alibi = false;
+};
+
+bool CudnnMayServe(const AttentionOp& op) {
+  return IsHalf(op.dtype) && op.size.head_dim % 8 == 0 && !op.alibi && !op.attributes.accumulate;
+}
+
+// Of the kernels of flash_attention.cu, beside do . o.
+int64_t TensorCoreBytes(const AttentionOp& op) {
+  const int64_t each = ScoreBytes(op.size.heads, op.size.queries, op.size.keys);
   // Without dropout it is cheaper to compute the scores again.
-  if (!tensor_cores || attributes.dropout == 0 || each > kScoreWorkspace) return delta;
-  const int64_t sequences = std::min(attributes.batch, kScoreWorkspace / each);
-  return Aligned(delta) + sequences * each;
+  if (op.attributes.dropout == 0 || each > kScoreWorkspace) return 0;
+  return std::min(op.size.batch, kScoreWorkspace / each) * each;
 }
 
-// The queries are the input at `first`.
-bool CudnnMayServe(const Graph& graph, const Op& op, size_t first) {
-  const size_t slopes = op.kind == OpKind::kAttention ? 4 : 7;
-  const bool has_slopes = op.inputs.size() > slopes && op.inputs[slopes] != graph::kNoTensor;
-  return IsHalf(graph.tensor(op.inputs[first]).dtype) && op.attributes.head_dim % 8 == 0 &&
-         !has_slopes && !op.attributes.accumulate;
+int64_t ProductBytes(const AttentionOp& op) {
+  const auto groups = GroupScores(op.size, op.dtype, op.pass);
+  return groups ? groups->bytes() : 0;
 }
 
-int64_t AttentionBytes(const Graph& graph, const Op& op) {
-  const graph::OpAttributes& attributes = op.attributes;
-  const int64_t keys = attributes.key_sequence > 0 ? attributes.key_sequence : attributes.sequence;
-  const int64_t own = OwnAttentionBytes(graph, op, keys);
-  const bool served = CudnnMayServe(graph, op, 1);
-  return served ? std::max(own, CudnnBackwardBytes(attributes, keys)) : own;
+int64_t AttentionBytes(const Graph& graph, const Op& of) {
+  const AttentionOp op(graph, of);
+  const bool tensor_cores = TensorCoresTake(op.attributes, op.dtype, op.alibi);
+  const bool cudnn = CudnnMayServe(op);
+  if (op.pass == AttentionPass::kForward) {
+    return std::max(tensor_cores ? 0 : ProductBytes(op), cudnn ? kCudnnSlack : 0);
+  }
+  const int64_t own =
+      DeltaBytes(op.lines()) + (tensor_cores ? TensorCoreBytes(op) : ProductBytes(op));
+  return cudnn ? std::max(own, CudnnBackwardBytes(op.attributes, op.size.keys)) : own;
 }
 
 int64_t WorkspaceBytes(const Graph& graph, const Op& op) {
@@ -103,7 +125,6 @@ int64_t WorkspaceBytes(const Graph& graph, const Op& op) {
     case OpKind::kEmbeddingBackward:
       return kFloat * kSumParts * Columns(graph, op.inputs[0]);
     case OpKind::kAttention:
-      return CudnnMayServe(graph, op, 0) ? kCudnnSlack : 0;
     case OpKind::kAttentionBackward:
       return AttentionBytes(graph, op);
     case OpKind::kGradNorm:

@@ -6,9 +6,9 @@
 //   linear              cuBLASLt's workspace: sixteen times the product in float32, 32 MiB at most
 //   norm_backward       column sums of 256 groups of rows
 //   linear_loss         the workspace; logits in rows of a multiple of 64, for tensor cores
-//   attention           some KiB of cuDNN's
-//   attention_backward  gradients of the scores of as many sequences as 64 MiB hold, or as cuDNN
-//                       is given at a time
+//   attention           some KiB of cuDNN's, or scores where products compute it (score_groups.h)
+//   attention_backward  do . o of each query and head; gradients of the scores of as many sequences
+//                       as 64 MiB hold, or as cuDNN is given at a time, or scores and gradients
 //
 // Only the plan knows it: no header of CUDA is needed, nor a GPU.
 #pragma once
@@ -35,6 +35,9 @@ constexpr int64_t ScoreBytes(int64_t heads, int64_t queries, int64_t keys) {
   const int64_t columns = (keys + kAttentionTile - 1) / kAttentionTile * kAttentionTile;
   return 2 * heads * rows * columns;
 }
+
+// Of do . o of each query and head: what attention_backward has first.
+constexpr int64_t DeltaBytes(int64_t lines) { return (4 * lines + 255) / 256 * 256; }
 
 // How many sequences cuDNN's deterministic backward pass takes at a time: the most that divide the
 // batch and have the gradients of their scores within kCudnnWorkspace; one at least.
