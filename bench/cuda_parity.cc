@@ -236,6 +236,8 @@ void CompareOps(const Case& test, std::map<std::string, Worst>& worst) {
   StepScalars scalars = run.scalars();
   scalars.learning_rate = 1e-3F;
   scalars.max_grad_norm = 1;
+  // As a training has it: without a scale gradients of scores are below what float16 can hold.
+  if (test.options.precision == Precision::kFp16) scalars.loss_scale = 0x1p12F;
   const size_t ops = run.step().graph().ops().size();
   for (int micro_step = 0; micro_step < 2; ++micro_step) {
     scalars.micro_step = micro_step;

@@ -58,6 +58,11 @@ void DeviceLadder::Read(std::string name) {
   rungs_.emplace_back(std::move(name), bytes);
 }
 
+std::optional<Bytes> DeviceLadder::last() const {
+  if (rungs_.empty()) return std::nullopt;
+  return rungs_.back().second;
+}
+
 std::string DeviceLadder::Text() const {
   std::string text;
   Bytes before;

@@ -36,6 +36,8 @@ class DeviceLadder {
 
   // Reads them now, under this name. Nothing where NVML does not tell.
   void Read(std::string name);
+  // What was read last.
+  std::optional<Bytes> last() const;
   // A line for each.
   std::string Text() const;
 

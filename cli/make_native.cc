@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "engine/cuda/outside.h"
 #include "engine/step_set.h"
 #include "graph/memory_plan.h"
 
@@ -91,7 +92,9 @@ Plan MakeNativeReport(const std::string& model, const engine::NativeStep& step,
   }
   header.trainable = header.parameters;
   header.assumptions = std::move(assumptions);
-  header.native = NativePlan{.device = "cpu", .lower_bound = step.plan.lower_bound};
+  if (options.cuda) result.ledger.SetContext(engine::cuda::OutsideArena());
+  header.native =
+      NativePlan{.device = options.cuda ? "cuda" : "cpu", .lower_bound = step.plan.lower_bound};
   result.report = BuildPlanReport(result.ledger, std::move(header));
   return result;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "command.h"
 #include "device.h"
 #include "engine/budget.h"
+#include "engine/cuda/outside.h"
 #include "engine/data/batches.h"
 #include "interrupt.h"
 #include "make_native.h"
@@ -33,6 +35,13 @@ namespace {
 
 using engine::Trainer;
 
+// What a GPU holds of this process beside the arena.
+Bytes OutsideArena() {
+  Bytes sum;
+  for (const ContextPart& part : engine::cuda::OutsideArena()) sum += part.bytes;
+  return sum;
+}
+
 std::string BudgetLine(const engine::BudgetPlan& plan, Bytes budget) {
   std::string changes;
   for (const std::string& change : plan.changes) changes += (changes.empty() ? "" : ", ") + change;
@@ -41,17 +50,19 @@ std::string BudgetLine(const engine::BudgetPlan& plan, Bytes budget) {
                 FormatBytes(budget), 100 * plan.cost);
 }
 
-std::string OverBudget(const engine::BudgetAnswer& answer, Bytes budget) {
+// `outside` lies beside each arena.
+std::string OverBudget(const engine::BudgetAnswer& answer, Bytes budget, Bytes outside) {
   std::string message = Format("does not fit {}: the least it can do with is {}",
-                               FormatBytes(budget), FormatBytes(answer.smallest.arena));
+                               FormatBytes(budget), FormatBytes(answer.smallest.arena + outside));
   for (const auto& [flag, arena] : answer.other) {
-    message += Format("; {} would need {}", flag, FormatBytes(arena));
+    message += Format("; {} would need {}", flag, FormatBytes(arena + outside));
   }
   return message;
 }
 
 TrainSummary SummaryOf(const engine::TrainResult& result, const Plan& native,
-                       const Trainer& trainer, const ProcessGrowth& growth) {
+                       const Trainer& trainer, const ProcessGrowth& growth,
+                       const std::optional<DeviceLadder>& ladder) {
   TrainSummary summary;
   summary.steps = result.steps;
   summary.max_steps = trainer.max_steps();
@@ -73,7 +84,7 @@ TrainSummary SummaryOf(const engine::TrainResult& result, const Plan& native,
   summary.saved = result.saved.string();
   summary.planned = native.report.allocated;
   summary.arena = Bytes(static_cast<int64_t>(trainer.plan().arena().size()));
-  summary.memory = TrainMemory(trainer, growth);
+  summary.memory = ladder ? DeviceMemory(native.ledger, *ladder) : TrainMemory(trainer, growth);
   return summary;
 }
 
@@ -94,9 +105,10 @@ std::string SamplesText(const Trainer& trainer, const engine::Tokenizer& tokeniz
 }
 
 ExitCode Finish(const TrainCommand& command, const engine::TrainResult& result, const Plan& native,
-                const Trainer& trainer, const ProcessGrowth& growth, const TrainProgress& progress,
+                const Trainer& trainer, const ProcessGrowth& growth,
+                const std::optional<DeviceLadder>& ladder, const TrainProgress& progress,
                 const TextStyle& style) {
-  const TrainSummary summary = SummaryOf(result, native, trainer, growth);
+  const TrainSummary summary = SummaryOf(result, native, trainer, growth, ladder);
   const ExitCode code = result.interrupted ? ExitCode::kInterrupted : ExitCode::kOk;
   if (!command.html.empty()) {
     std::vector<TrainCurvePoint> curve;
@@ -162,10 +174,13 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   Result<Trainer> trainer = Trainer::Create(inputs->config, command.train, std::move(inputs->data));
   if (!trainer.ok()) return Fail("train", trainer.error());
   if (command.memory_budget) {
-    const Result<engine::BudgetAnswer> answer = trainer->KeepBudget(*command.memory_budget);
+    // On a GPU the process's figure is meant, which the context is part of.
+    const Bytes outside = where.cuda ? OutsideArena() : Bytes(0);
+    const Result<engine::BudgetAnswer> answer =
+        trainer->KeepBudget(std::max(*command.memory_budget - outside, Bytes(0)));
     if (!answer.ok()) return Fail("train", answer.error());
     if (!answer->cheapest) {
-      Warn("train", OverBudget(*answer, *command.memory_budget));
+      Warn("train", OverBudget(*answer, *command.memory_budget, outside));
       return ExitCode::kDoesNotFit;
     }
     inputs->assumptions.insert(inputs->assumptions.begin(),
@@ -184,13 +199,14 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
       !status.ok()) {
     return Fail("train", status.error());
   }
-  DeviceLadder ladder(where.index);
+  std::optional<DeviceLadder> ladder;  // on a GPU
   if (where.cuda) {
-    ladder.Read("before");
+    ladder.emplace(where.index);
+    ladder->Read("before");
     auto opened = OpenCuda(where.index, command.train.precision == Precision::kTf32);
     if (!opened.ok()) return Fail("train", opened.error());
     device = std::move(*opened);
-    ladder.Read("context, cuBLAS");
+    ladder->Read("context, cuBLAS");
   }
   Trainer::Origin origin{
       .weights = inputs->weights, .files = inputs->files, .device = device.get()};
@@ -203,7 +219,7 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   if (const Status status = trainer->Start(origin); !status.ok()) {
     return Fail("train", status.error());
   }
-  if (device != nullptr) ladder.Read("arena");
+  if (ladder) ladder->Read("arena");
   const InterruptScope scope;
   Result<TrainProgress> progress =
       TrainProgress::Create({.max_steps = trainer->max_steps(),
@@ -218,14 +234,14 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   }
   const Result<engine::TrainResult> result = trainer->Run(*progress);
   if (!result.ok()) return Fail("train", result.error());
-  if (device != nullptr) {
-    ladder.Read("trained");
-    if (!command.json) Print("\n" + device->name() + ", this process by NVML\n" + ladder.Text());
+  if (ladder) {
+    ladder->Read("trained");
+    if (!command.json) Print("\n" + device->name() + ", this process by NVML\n" + ladder->Text());
   }
   if (command.train.samples > 0 && inputs->tokenizer && !result->interrupted && !command.json) {
     Print(SamplesText(*trainer, *inputs->tokenizer, style));
   }
-  return Finish(command, *result, native, *trainer, growth, *progress, style);
+  return Finish(command, *result, native, *trainer, growth, ladder, *progress, style);
 }
 
 }  // namespace

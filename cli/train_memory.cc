@@ -53,4 +53,13 @@ std::vector<TrainMemoryRow> TrainMemory(const engine::Trainer& trainer,
   return rows;
 }
 
+std::vector<TrainMemoryRow> DeviceMemory(const Ledger& plan, const DeviceLadder& ladder) {
+  const Bytes arena = plan.peak_reserved();
+  const std::optional<Bytes> process = ladder.last();
+  const auto beside = process ? std::optional(*process - arena) : std::nullopt;
+  return {{"arena", "arena", arena, arena},
+          {"context", "context, libraries, graphs", plan.context(), beside},
+          {"process", "= process by NVML", arena + plan.context(), process}};
+}
+
 }  // namespace headroom::cli

@@ -26,7 +26,7 @@ headroom_install(advise advice.h largest.h levers.h op_profile.h realise.h step_
 headroom_install(graph arena.h builder.h gradients.h graph.h lifetimes.h memory_plan.h op.h optimizer.h
   precision.h recompute.h reuse.h verify.h)
 headroom_install(engine budget.h checkpoint.h data/batches.h data/dataset.h data/post_processor.h
-  data/prefetcher.h data/tokenizer.h executor.h files/atomic_file.h files/mapped_file.h
+  data/prefetcher.h data/tokenizer.h device.h executor.h files/atomic_file.h files/mapped_file.h
   files/safetensors_file.h files/weights.h grad_scaler.h models/model_graph.h native_step.h op_call.h
   schedule.h step_set.h train_options.h trainer.h)
 headroom_install(observe classify.h event_table.h frame_facts.h holders.h nvml.h oom_message.h

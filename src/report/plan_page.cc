@@ -25,18 +25,25 @@ Tone ToneOf(const Verdict& verdict) {
   return verdict.tight ? Tone::kWarning : Tone::kGood;
 }
 
+PageTotal DeviceTotal(const PlanReport& report) {
+  return {"device", report.device,
+          Format("+ {} CUDA context and libraries", FormatMiB(report.device - report.reserved))};
+}
+
 std::vector<PageTotal> Totals(const PlanReport& report) {
   return {{"allocated", report.allocated, "the tensors, at the peak"},
           {"reserved", report.reserved,
            Format("+ {} cached by the allocator", FormatMiB(report.reserved - report.allocated))},
-          {"device", report.device,
-           Format("+ {} CUDA context and libraries", FormatMiB(report.device - report.reserved))}};
+          DeviceTotal(report)};
 }
 
 std::vector<PageTotal> ArenaTotals(const PlanReport& report) {
-  return {{"planned", report.allocated, "alive at the peak"},
-          {"arena", report.reserved,
-           Format("one block, {:.3f} of that", report.header.native->Ratio(report.reserved))}};
+  std::vector<PageTotal> totals = {
+      {"planned", report.allocated, "alive at the peak"},
+      {"arena", report.reserved,
+       Format("one block, {:.3f} of that", report.header.native->Ratio(report.reserved))}};
+  if (report.device > report.reserved) totals.push_back(DeviceTotal(report));
+  return totals;
 }
 
 }  // namespace

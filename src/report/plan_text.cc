@@ -26,14 +26,18 @@ std::string Title(const PlanHeader& header, const TextStyle& style) {
   return Paint(style, Colour::kBold, header.model) + '\n' + Paragraph(style, "", facts);
 }
 
+std::string DeviceLine(const PlanReport& report, const TextStyle& style) {
+  return TotalLine(
+      style, "device", report.device,
+      Format("+ {} CUDA context and libraries", FormatMiB(report.device - report.reserved)));
+}
+
 std::string Totals(const PlanReport& report, const TextStyle& style) {
   const Bytes cache = report.reserved - report.allocated;
-  const Bytes context = report.device - report.reserved;
   return TotalLine(style, "allocated", report.allocated, "the tensors, at the peak") +
          TotalLine(style, "reserved", report.reserved,
                    Format("+ {} cached by the allocator", FormatMiB(cache))) +
-         TotalLine(style, "device", report.device,
-                   Format("+ {} CUDA context and libraries", FormatMiB(context)));
+         DeviceLine(report, style);
 }
 
 // The arena of a native plan, and each phase: what it begins with, reaches and leaves.
@@ -41,7 +45,8 @@ std::string ArenaTotals(const PlanReport& report, const TextStyle& style) {
   const NativePlan& native = *report.header.native;
   return TotalLine(style, "planned", report.allocated, "alive at the peak") +
          TotalLine(style, "arena", report.reserved,
-                   Format("one block, {:.3f} of that", native.Ratio(report.reserved)));
+                   Format("one block, {:.3f} of that", native.Ratio(report.reserved))) +
+         (report.device == report.reserved ? "" : DeviceLine(report, style));
 }
 
 std::string PhaseTable(const PlanReport& report, const TextStyle& style) {
