@@ -131,6 +131,13 @@ Status Trainer::Start(const Origin& origin) {
   if (!origin.checkpoint.empty()) {
     HEADROOM_ASSIGN_OR_RETURN(state_, LoadCheckpoint(origin.checkpoint, steps_->model(), executor,
                                                      RecipeOf(options_, max_steps_)));
+    const BatchStream stream(data_->train, StreamOptions(true));
+    if (state_.position.batch >= stream.batches_per_epoch()) {
+      return Error::BadInput(
+          Format("{} stands at batch {} of its epoch, and this data makes {}: resume with the data "
+                 "of before",
+                 origin.checkpoint.string(), state_.position.batch, stream.batches_per_epoch()));
+    }
   } else {
     HEADROOM_RETURN_IF_ERROR(FillWeights());
   }

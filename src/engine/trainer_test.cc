@@ -123,6 +123,20 @@ TEST_F(TrainerTest, ResumesToTheBit) {
   }
 }
 
+TEST_F(TrainerTest, RefusesToResumeBeyondItsData) {
+  const TinyModel& model = Model("gpt2");
+  TrainOptions options = OptionsFor(model);
+  options.output_dir = folder_;
+  const Outcome stopped = TrainOn(model, options, {}, 2);
+  Result<Trainer> trainer = Trainer::Create(ConfigOf(model), options, DataFor(model, 8));
+  ASSERT_TRUE(trainer.ok());
+  const Status status = trainer->Start({.checkpoint = stopped.result.saved});
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("stands at batch 4 of its epoch, and this data makes 2"),
+            std::string::npos)
+      << status.error().message;
+}
+
 TEST_F(TrainerTest, RefusesToResumeAnotherRecipe) {
   const TinyModel& model = Model("gpt2");
   TrainOptions options = OptionsFor(model);

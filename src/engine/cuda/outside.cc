@@ -9,8 +9,8 @@ constexpr Bytes kContext = MiB(520);
 // … what our kernels, cuBLASLt and cuDNN's engines add when they are opened: 522 without cuDNN, 530
 // with it.
 constexpr Bytes kLibraries = MiB(10);
-// … and their code, loaded when it first runs, with the captured graphs: 4 to 6 MiB for each of ten
-// models of 248 to 693 ops.
+// … and their code, loaded when it first runs, with the captured graphs: 4 to 8 MiB for each of ten
+// models of 248 to 693 ops; 39 MiB beside an arena of 91 GiB.
 constexpr Bytes kGraphs = MiB(6);
 
 }  // namespace

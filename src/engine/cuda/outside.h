@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a process that trains on a GPU holds there beside its arena, as NVML counts it. Known before
-// the start: nothing of it depends on the model.
+// the start; what of it depends on the model (page tables, graphs) stays within 64 MiB.
 #pragma once
 
 #include <vector>
