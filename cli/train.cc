@@ -192,13 +192,6 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   if (command.dry_run) {
     return Print(command.json ? PlanJson(native.report) : PlanText(native.report, detail, style));
   }
-  if (!command.json) Print(PlanText(native.report, detail, style) + "\n");
-
-  if (const Status status = CheckMachine(command, where.cuda ? trainer->plan().largest().plan.shared
-                                                             : trainer->plan().arena_size());
-      !status.ok()) {
-    return Fail("train", status.error());
-  }
   std::optional<DeviceLadder> ladder;  // on a GPU
   if (where.cuda) {
     ladder.emplace(where.index);
@@ -207,6 +200,13 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
     if (!opened.ok()) return Fail("train", opened.error());
     device = std::move(*opened);
     ladder->Read("context, cuBLAS");
+  }
+  if (!command.json) Print(PlanText(native.report, detail, style) + "\n");
+
+  if (const Status status = CheckMachine(command, where.cuda ? trainer->plan().largest().plan.shared
+                                                             : trainer->plan().arena_size());
+      !status.ok()) {
+    return Fail("train", status.error());
   }
   Trainer::Origin origin{
       .weights = inputs->weights, .files = inputs->files, .device = device.get()};
