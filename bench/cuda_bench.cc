@@ -156,9 +156,7 @@ Status Measure(const Work& work, bool profile, bool cudnn) {
   const Bytes tuned = ProcessMemory();
   HEADROOM_ASSIGN_OR_RETURN(const HostArena arena, HostArena::Create(step.plan.size));
   const Executor executor(step.graph(), step.plan, arena.bytes());
-  for (const auto& [tensor, values] : step.model.constants) {
-    std::copy(values.begin(), values.end(), executor.View(tensor).As<float>());
-  }
+  FillConstants(step.model, executor);
   InitialiseWeights(config, executor, 1);
   cuda.UploadArena(arena.bytes().data(), step.plan.shared);
   const int64_t classes = config.MaybeInt("vocab_size").value_or(2);
