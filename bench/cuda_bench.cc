@@ -68,6 +68,8 @@ std::vector<Work> Works() {
           {"gpt2-b8", gpt2, Task::kCausalLm, 8, 1024},
           {"gpt2-b8-recompute", gpt2, Task::kCausalLm, 8, 1024, Precision::kBf16, true, false,
            graph::Recompute::kCheap},
+          {"gpt2-b8-block", gpt2, Task::kCausalLm, 8, 1024, Precision::kBf16, true, false,
+           graph::Recompute::kBlock},
           {"gpt2-b32", gpt2, Task::kCausalLm, 32, 1024},
           {"seq2seq-b32", marian, Task::kSeq2SeqLm, 32, 128}};
 }

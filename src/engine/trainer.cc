@@ -204,7 +204,7 @@ Status Trainer::TrainStep(StepReport& report) {
     report.samples += batch.rows;
     report.tokens += TokensOf(batch);
   }
-  RunOptimizer(scalars);
+  RunOptimizer(window_.back(), scalars);
   const graph::TensorId norm_id = executor.graph().Find(Role::kBuffer, "grad_norm");
   const float* norm = executor.View(norm_id).As<float>();
   if (origin_.device != nullptr) {
@@ -216,11 +216,10 @@ Status Trainer::TrainStep(StepReport& report) {
   }
   report.skipped = norm[1] > 0;
   if (report.skipped && options_.precision != Precision::kFp16) {
-    CopyToHost();
     return Error::Internal(Format(
         "step {}: {} values of the gradients are not finite, the first in {}: lower the learning "
         "rate, or clip with --max-grad-norm",
-        report.step, norm[1], FirstBadGradient(executor)));
+        report.step, norm[1], FirstBadGradientOf(window_.back())));
   }
   report.loss = static_cast<double>(*loss) / static_cast<double>(scalars.targets);
   report.grad_norm = report.skipped ? std::nan("")
@@ -279,8 +278,10 @@ Status Trainer::RunMicroStep(const Batch& batch, const StepScalars& scalars) {
   return {};
 }
 
-void Trainer::RunOptimizer(const StepScalars& scalars) {
-  const Executor& executor = steps_->executor();
+// On the list that has made the gradients: where one micro-step makes a step they lie in its part
+// of the arena.
+void Trainer::RunOptimizer(const Batch& batch, const StepScalars& scalars) {
+  const Executor& executor = steps_->train(batch);
   if (origin_.device == nullptr) return executor.Run(Phase::kOptimizer, scalars);
   steps_->OnDevice(executor).Run(Section::kOptimizer, scalars);
 }
@@ -300,6 +301,17 @@ void Trainer::RunForward(const Batch& batch, const StepScalars& scalars) const {
   if (IsClassifier(options_.task)) {
     device.Download(model.logits, executor.View(model.logits).data);
   }
+}
+
+std::string Trainer::FirstBadGradientOf(const Batch& batch) const {
+  const Executor& executor = steps_->train(batch);
+  if (origin_.device != nullptr) {
+    for (const graph::Parameter& parameter : executor.graph().parameters()) {
+      steps_->OnDevice(executor).Download(parameter.gradient,
+                                          executor.View(parameter.gradient).data);
+    }
+  }
+  return FirstBadGradient(executor);
 }
 
 void Trainer::CopyToHost() const {

@@ -140,11 +140,13 @@ class Trainer {
   void ReadWindow(Prefetcher& source);
   // Starts, or does, one micro-step.
   Status RunMicroStep(const Batch& batch, const StepScalars& scalars);
-  void RunOptimizer(const StepScalars& scalars);
+  void RunOptimizer(const Batch& batch, const StepScalars& scalars);
   void RunForward(const Batch& batch, const StepScalars& scalars) const;
   void UploadInputs(const Executor& executor) const;
   Status TrainStep(StepReport& report);
   Status CheckLoss(double loss, const Batch& batch, const StepScalars& scalars) const;
+  // The name of the weight, in the step of this batch, which was the last.
+  std::string FirstBadGradientOf(const Batch& batch) const;
   Status Save(TrainObserver& observer, Position position, TrainResult& result);
   bool IsDue(int64_t every) const;
 

@@ -349,7 +349,7 @@ void CudaExecutor::Run(Section section, const StepScalars& scalars) {
   if (!state.options.graphs) return state.Launch(section, scalars);
   cudaGraphExec_t& exec = state.graphs[{section, scalars.micro_step == 0, scalars.training}];
   if (exec == nullptr) {
-    state.WarmAttention(scalars);
+    if (section != Section::kOptimizer) state.WarmAttention(scalars);
     cudaGraph_t captured = nullptr;
     Must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing a graph");
     state.Launch(section, scalars);

@@ -41,6 +41,19 @@ __device__ float Rounded(float x) {
   return ToFloat(FromFloat<T>(x));
 }
 
+// exp(x), as exact as results of type T show it: in 16 bits a few 2^-22 relative, and 0 in place of
+// what is no normal number.
+template <typename T>
+__device__ float Exp(float x) {
+  if constexpr (sizeof(T) == 4) {
+    return expf(x);
+  } else {
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634F));
+    return result;
+  }
+}
+
 template <typename T, int V>
 struct alignas(V * sizeof(T) < 16 ? V * sizeof(T) : 16) Packed {
   T values[V];
@@ -162,6 +175,16 @@ __device__ inline float WarpSum(float x) {
 __device__ inline float WarpMax(float x) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, step));
+  return x;
+}
+
+// What the lanes up to and with this one have together.
+__device__ inline uint32_t InclusiveWarpScan(uint32_t x) {
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const uint32_t below = __shfl_up_sync(0xffffffffU, x, step);
+    if (static_cast<int>(threadIdx.x) % 32 >= step) x += below;
+  }
   return x;
 }
 
