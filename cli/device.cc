@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device.h"
 
-#include <unistd.h>
-
 #include <charconv>
 
 #include "base/format.h"
@@ -47,15 +45,8 @@ Result<std::unique_ptr<engine::Device>> OpenCuda(int, bool) {
 #endif
 
 void DeviceLadder::Read(std::string name) {
-  const Result<observe::Nvml> nvml = observe::Nvml::Open();
-  if (!nvml.ok()) return;
-  const Result<observe::GpuMemory> memory = nvml->Read(index_);
-  if (!memory.ok()) return;
-  Bytes bytes;
-  for (const observe::GpuProcess& process : memory->processes) {
-    if (process.pid == static_cast<uint32_t>(getpid()) && process.bytes) bytes = *process.bytes;
-  }
-  rungs_.emplace_back(std::move(name), bytes);
+  const std::optional<Bytes> bytes = observe::ThisProcessMemory(index_);
+  if (bytes) rungs_.emplace_back(std::move(name), *bytes);
 }
 
 std::optional<Bytes> DeviceLadder::last() const {
