@@ -117,12 +117,12 @@ double Seconds(Clock::time_point start) {
 
 void PrintProfile(const NativeStep& step, CudaExecutor& cuda, const StepScalars& scalars) {
   cuda.Profile(scalars);
-  const std::vector<float> times = cuda.Profile(scalars);
+  const std::vector<double> times = cuda.Profile(scalars);
   std::map<std::string, std::pair<int, double>> kinds;
   for (size_t i = 0; i < times.size(); ++i) {
     auto& [count, sum] = kinds[std::string(Name(step.graph().ops()[i].kind))];
     ++count;
-    sum += static_cast<double>(times[i]);
+    sum += 1000 * times[i];
   }
   for (const auto& [name, entry] : kinds) {
     std::printf("    %-26s %4d ops %8.3f ms\n", name.c_str(), entry.first, entry.second);
