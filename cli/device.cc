@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/format.h"
+#include "base/nearest.h"
 #include "observe/nvml.h"
 
 #if defined(HEADROOM_HAS_CUDA)
@@ -25,6 +26,16 @@ std::optional<DeviceName> ParseDevice(std::string_view name) {
     return std::nullopt;
   }
   return device;
+}
+
+Result<std::optional<DeviceName>> ReadDevice(const Arguments& arguments) {
+  const std::optional<std::string> name = arguments.Value("--device");
+  if (!name) return std::optional<DeviceName>();
+  std::optional<DeviceName> device = ParseDevice(*name);
+  if (device) return device;
+  const std::string near = DidYouMean(*name, std::vector<std::string_view>{"cpu", "cuda"});
+  return Error::BadInput(
+      Format("--device {}: unknown{}", *name, near.empty() ? ": choose one of cpu, cuda" : near));
 }
 
 #if defined(HEADROOM_HAS_CUDA)
