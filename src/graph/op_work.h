@@ -10,6 +10,8 @@
 // not modelled, and no figure is fitted to a measurement.
 #pragma once
 
+#include <cstdint>
+
 #include "base/dtype.h"
 #include "graph/graph.h"
 

@@ -140,10 +140,11 @@ std::vector<MeasuredOp> LargestOf(const MeasuredOpsReport& report, size_t count)
   return groups;
 }
 
-double BackwardOverForward(const MeasuredOpsReport& report) {
+double BackwardOverForward(const MeasuredOpsReport& report, std::string_view without) {
   double forward = 0;
   double backward = 0;
   for (const MeasuredOp& op : report.ops) {
+    if (op.op == without) continue;
     if (op.phase == "forward") forward += op.line.seconds;
     if (op.phase == "backward") backward += op.line.seconds;
   }
@@ -173,7 +174,8 @@ std::string MeasuredOpsJson(const MeasuredOpsReport& report) {
                {"step",
                 {{"op_seconds", total.seconds},
                  {"replayed_seconds", nullptr},
-                 {"backward_over_forward", BackwardOverForward(report)}}},
+                 {"backward_over_forward", BackwardOverForward(report)},
+                 {"backward_over_forward_without_loss", BackwardOverForward(report, kLinearLoss)}}},
                {"total", LineJson(report, total, total.seconds)},
                {"classes", cells_json(ClassesOf(report))},
                {"phases", cells_json(PhasesOf(report))},

@@ -4,9 +4,11 @@
 // the time of its ops as a device took it, beside what they compute and move.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
@@ -69,8 +71,11 @@ std::vector<MeasuredCell> ClassesOf(const MeasuredOpsReport& report);  // phase 
 MeasuredLine TotalOf(const MeasuredOpsReport& report);
 // Layers of a stack together, the longest first.
 std::vector<MeasuredOp> LargestOf(const MeasuredOpsReport& report, size_t count);
-// Seconds of backward for a second of forward; 0 without a forward.
-double BackwardOverForward(const MeasuredOpsReport& report);
+// Seconds of backward for a second of forward, ops of the name `without` not counted; 0 without a
+// forward.
+double BackwardOverForward(const MeasuredOpsReport& report, std::string_view without = "");
+// Of a language model this op of forward is the last projection with its loss, and makes gradients.
+inline constexpr std::string_view kLinearLoss = "linear_loss";
 
 std::string MeasuredOpsText(const MeasuredOpsReport& report, const TextStyle& style);
 

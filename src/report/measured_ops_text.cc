@@ -102,7 +102,13 @@ std::string Meaning(const MeasuredOpsReport& report, const TextStyle& style) {
   std::string out = "\n";
   const auto say = [&](const std::string& text) { out += Paragraph(style, "  ", text); };
   if (const double ratio = BackwardOverForward(report); ratio > 0) {
-    say(Format("Backward takes {:.2f} times as long as forward.", ratio));
+    const double without = BackwardOverForward(report, kLinearLoss);
+    std::string text = Format("Backward takes {:.2f} times as long as forward", ratio);
+    if (without != ratio) {
+      text += Format(", {:.2f} times without the {}, which makes gradients in forward", without,
+                     kLinearLoss);
+    }
+    say(text + ".");
   }
   if (report.replayed_seconds) say(Replayed(*report.replayed_seconds, total.seconds));
   if (report.rates) {
