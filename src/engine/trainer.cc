@@ -253,21 +253,13 @@ Status Trainer::CheckLoss(double loss, const Batch& batch, const StepScalars& sc
       state_.global_step + 1, std::abs(loss), bad));
 }
 
-void Trainer::UploadInputs(const Executor& executor) const {
-  DeviceExecutor& device = steps_->OnDevice(executor);
-  for (size_t i = 0; i < executor.graph().tensors().size(); ++i) {
-    const auto id = static_cast<graph::TensorId>(i);
-    if (executor.graph().tensor(id).role != Role::kInput) continue;
-    device.Upload(id, executor.View(id).data);
-  }
-}
-
 Status Trainer::RunMicroStep(const Batch& batch, const StepScalars& scalars) {
   const Executor& executor = steps_->train(batch);
   FillInputs(steps_->train_model(batch), executor, batch, data_->pad_id);
   if (origin_.device != nullptr) {
-    UploadInputs(executor);
-    steps_->OnDevice(executor).Run(Section::kMicroStep, scalars);
+    DeviceExecutor& device = steps_->OnDevice(executor);
+    UploadInputs(executor, device);
+    device.Run(Section::kMicroStep, scalars);
     return {};
   }
   executor.Run(Phase::kForward, scalars);
@@ -294,7 +286,7 @@ void Trainer::RunForward(const Batch& batch, const StepScalars& scalars) const {
   *executor.View(model.loss).As<float>() = 0;
   if (origin_.device == nullptr) return executor.Run(Phase::kForward, scalars);
   DeviceExecutor& device = steps_->OnDevice(executor);
-  UploadInputs(executor);
+  UploadInputs(executor, device);
   device.Zero(model.loss);
   device.Run(Section::kForward, scalars);
   device.Download(model.loss, executor.View(model.loss).data);

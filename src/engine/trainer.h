@@ -142,7 +142,6 @@ class Trainer {
   Status RunMicroStep(const Batch& batch, const StepScalars& scalars);
   void RunOptimizer(const Batch& batch, const StepScalars& scalars);
   void RunForward(const Batch& batch, const StepScalars& scalars) const;
-  void UploadInputs(const Executor& executor) const;
   Status TrainStep(StepReport& report);
   Status CheckLoss(double loss, const Batch& batch, const StepScalars& scalars) const;
   // The name of the weight, in the step of this batch, which was the last.

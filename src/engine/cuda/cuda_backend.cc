@@ -72,12 +72,12 @@ Error DeviceError(cudaError_t error) {
   if (error == cudaErrorInsufficientDriver) {
     int driver = 0;
     cudaDriverGetVersion(&driver);
-    if (driver == 0) return Error::BadInput("no NVIDIA driver: train with --device cpu");
+    if (driver == 0) return Error::BadInput("no NVIDIA driver: add --device cpu");
     return Error::BadInput(
         Format("the NVIDIA driver is too old: it is of CUDA {}.{}, and this program of CUDA {}.{}",
                driver / 1000, driver / 10 % 100, CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100));
   }
-  if (error == cudaErrorNoDevice) return Error::BadInput("no GPU: train with --device cpu");
+  if (error == cudaErrorNoDevice) return Error::BadInput("no GPU: add --device cpu");
   return Error::Internal(Format("the GPU cannot be used: {}", cudaGetErrorString(error)));
 }
 
@@ -365,7 +365,7 @@ void CudaExecutor::RunOps(size_t first, size_t last, const StepScalars& scalars)
   for (size_t i = first; i < last; ++i) state_->LaunchOp(i, scalars);
 }
 
-std::vector<float> CudaExecutor::Profile(const StepScalars& scalars) {
+std::vector<double> CudaExecutor::Profile(const StepScalars& scalars) {
   cudaStream_t stream = state_->device.stream;
   state_->SetScalars(scalars);
   std::vector<cudaEvent_t> events(state_->calls.size() + 1);
@@ -378,12 +378,14 @@ std::vector<float> CudaExecutor::Profile(const StepScalars& scalars) {
   }
   Must(cudaStreamSynchronize(stream), "waiting for the GPU");
   cudaProfilerStop();
-  std::vector<float> times(state_->calls.size());
-  for (size_t i = 0; i < times.size(); ++i) {
-    cudaEventElapsedTime(&times[i], events[i], events[i + 1]);
+  std::vector<double> seconds;
+  for (size_t i = 0; i < state_->calls.size(); ++i) {
+    float milliseconds = 0;
+    cudaEventElapsedTime(&milliseconds, events[i], events[i + 1]);
+    seconds.push_back(static_cast<double>(milliseconds) / 1000);
   }
   for (const cudaEvent_t event : events) cudaEventDestroy(event);
-  return times;
+  return seconds;
 }
 
 void CudaExecutor::Tune() {
