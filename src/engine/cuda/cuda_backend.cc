@@ -392,7 +392,12 @@ void CudaExecutor::Tune() {
   CudaDevice::State& device = state_->device;
   device.gemm->set_tuning(true);
   StepScalars scalars;
-  for (const int32_t micro_step : {0, 1}) {
+  // Later micro-steps, where there are any, add to the gradients.
+  const graph::Graph& graph = state_->graph;
+  const bool adds =
+      !graph.parameters().empty() &&
+      graph.tensor(graph.parameters().front().gradient).role == graph::Role::kGradient;
+  for (int32_t micro_step = 0; micro_step <= (adds ? 1 : 0); ++micro_step) {
     scalars.micro_step = micro_step;
     state_->SetScalars(scalars);
     state_->Launch(Section::kMicroStep, scalars);

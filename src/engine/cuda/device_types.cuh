@@ -147,19 +147,20 @@ inline DropoutArgs DropoutOf(const OpCall& call, const Launch& launch) {
   if (!call.step.training || rate == 0) return {.step = launch.scalars};
   return {.step = launch.scalars,
           .stream = call.attributes.stream,
-          .threshold = static_cast<uint32_t>(static_cast<double>(rate) * 0x1p32),
-          .scale = 1.0F / (1.0F - rate)};
+          .threshold = DropThreshold(rate),
+          .scale = DropScale(DropThreshold(rate))};
 }
 
-// Factors of V elements from `element` on. With V = 8 that is a multiple of 4.
+// Factors of V elements from `element` on, which is a multiple of 4 and of V.
 template <int V>
 __device__ void DropFactors(const DropoutMask& mask, uint64_t element, float (&factors)[V]) {
   if constexpr (V % 4 == 0) {
+    static_assert(V <= 8);
+    const auto words = Philox(mask.Counter(element / 8), mask.key);
 #pragma unroll
-    for (int i = 0; i < V; i += 4) {
-      const auto words = Philox(mask.Counter((element + i) / 4), mask.key);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) factors[i + k] = words[k] >= mask.threshold ? mask.scale : 0.0F;
+    for (int i = 0; i < V; ++i) {
+      const uint32_t half = DropoutMask::Half(words[i % 4], element + i);
+      factors[i] = half >= mask.threshold ? mask.scale : 0.0F;
     }
   } else {
 #pragma unroll

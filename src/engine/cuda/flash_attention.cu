@@ -168,10 +168,12 @@ __device__ void StoreRows(const float (&out)[D / 8][4], float low, float high, T
 
 // Which of four neighbouring elements are kept, as bits.
 __device__ uint32_t KeptBits(const DropoutMask& mask, uint64_t element) {
-  const auto words = Philox(mask.Counter(element / 4), mask.key);
+  const auto words = Philox(mask.Counter(element / 8), mask.key);
   uint32_t bits = 0;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) bits |= words[i] >= mask.threshold ? 1U << i : 0U;
+  for (int i = 0; i < 4; ++i) {
+    bits |= DropoutMask::Half(words[i], element) >= mask.threshold ? 1U << i : 0U;
+  }
   return bits;
 }
 

@@ -113,7 +113,7 @@ constexpr int kWarpRows = 4;  // of a block
 constexpr int kMostWarpVectors = 4;
 
 template <typename T, int N>
-__global__ void __launch_bounds__(kWarpRows * 32, 8)
+__global__ void __launch_bounds__(kWarpRows * 32, 6)
     NormWarpKernel(NormArgs<T> args, int64_t rows) {
   constexpr int V = 8;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarpRows + threadIdx.x / 32;
