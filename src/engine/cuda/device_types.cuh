@@ -8,6 +8,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/check.h"
@@ -247,5 +248,27 @@ void WithTypeAndWidth(DType dtype, bool wide, const Function& function) {
 }
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// What a block may have of shared memory beside its dynamic part.
+constexpr int kOwnSharedMemory = 1024;
+
+// Of the GPU in use.
+inline int DeviceAttribute(cudaDeviceAttr attribute) {
+  int device = 0;
+  int value = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&value, attribute, device);
+  return value;
+}
+
+// As many blocks as the GPU runs at once, for kernels whose blocks take rows until there are none;
+// at most `most`.
+template <typename Kernel>
+unsigned ResidentBlocks(Kernel kernel, int threads, size_t bytes, int64_t most) {
+  int each = 0;
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, bytes);
+  const int64_t all = int64_t{std::max(each, 1)} * DeviceAttribute(cudaDevAttrMultiProcessorCount);
+  return static_cast<unsigned>(std::min(all, most));
+}
 
 }  // namespace headroom::engine::cuda

@@ -242,25 +242,17 @@ __global__ void AddLosses(const float* losses, int rows, float* loss) {
   *loss += static_cast<float>(sum);
 }
 
-int Attribute(cudaDeviceAttr attribute) {
-  int device = 0;
-  int value = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&value, attribute, device);
-  return value;
-}
-
 // Whether rows are long enough, and two of them fit into a block's shared memory.
 template <typename T>
 bool RunStream(const LossArgs<T>& args, int64_t rows, cudaStream_t stream) {
-  constexpr int64_t kOwn = 1024;
   const int64_t bytes = CeilDiv(args.columns * sizeof(T), 16) * 16;
   if (!args.training || bytes < kLeastStreamed) return false;
-  if (2 * bytes > Attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwn) return false;
+  if (2 * bytes > DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwnSharedMemory)
+    return false;
   const auto kernel = LossStreamKernel<T>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                        static_cast<int>(2 * bytes));
-  const int64_t blocks = std::min<int64_t>(rows, Attribute(cudaDevAttrMultiProcessorCount));
+  const int64_t blocks = std::min<int64_t>(rows, DeviceAttribute(cudaDevAttrMultiProcessorCount));
   kernel<<<static_cast<unsigned>(blocks), kStreamThreads, static_cast<size_t>(2 * bytes), stream>>>(
       args, static_cast<int>(rows));
   return true;
