@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <numeric>
 
 #include "engine/budget.h"
 #include "engine/tiny_models.h"
@@ -99,10 +100,13 @@ std::string Contents(const fs::path& path) {
 // Stopped after three steps and resumed, a run ends in the weights of one that was not.
 TEST_F(TrainerTest, ResumesToTheBit) {
   for (const TinyModel& model : TinyModels()) {
-    for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
-      SCOPED_TRACE(model.name + " " + std::string(Name(precision)));
+    for (const auto& [precision, lean] :
+         {std::pair{Precision::kFp32, false}, std::pair{Precision::kBf16, false},
+          std::pair{Precision::kBf16, true}, std::pair{Precision::kFp16, false}}) {
+      SCOPED_TRACE(model.name + " " + std::string(Name(precision)) + (lean ? " lean" : ""));
       TrainOptions options = OptionsFor(model);
       options.precision = precision;
+      options.lean = lean;
       options.optimizer.eight_bit = precision == Precision::kBf16;
       options.output_dir = folder_ / "straight";
       const Outcome straight = TrainOn(model, options, {});
@@ -149,6 +153,33 @@ TEST_F(TrainerTest, RefusesToResumeAnotherRecipe) {
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().message.find("learning_rate was 0.001 and is 0.002"), std::string::npos)
       << status.error().message;
+}
+
+// At a rate far below the last place of most weights: the losses of bfloat16 weights alone follow
+// those of float32 weights with stochastic rounding, and stay behind with rounding to nearest.
+TEST_F(TrainerTest, StochasticRoundingLearnsWhereRoundingToNearestStalls) {
+  const TinyModel& model = Model("gpt2");
+  TrainOptions options = OptionsFor(model);
+  options.max_steps = 300;
+  options.learning_rate = 5e-5;
+  options.warmup_steps = 0;
+  options.lr_scheduler_type = ScheduleKind::kConstant;
+  const auto gain = [&] {
+    const Outcome outcome = TrainOn(model, options, {});
+    const auto mean = [&](size_t first) {
+      const auto begin = outcome.losses.begin() + static_cast<std::ptrdiff_t>(first);
+      return std::accumulate(begin, begin + 20, 0.0) / 20;
+    };
+    return mean(0) - mean(280);
+  };
+  const double exact = gain();
+  options.precision = Precision::kBf16;
+  options.lean = true;
+  const double stochastic = gain();
+  options.optimizer.stochastic_rounding = false;
+  const double nearest = gain();
+  EXPECT_GT(stochastic, 0.9 * exact) << exact << " " << nearest;
+  EXPECT_LT(nearest, 0.3 * exact) << exact << " " << stochastic;
 }
 
 // A loss that is not a number ends the run, and the tensor where it began is named.
