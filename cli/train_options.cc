@@ -80,6 +80,8 @@ constexpr Flag kMemoryFlags[] = {
      "logits of so many rows exist at a time (default 512)"},
     {"--memory-budget", Takes::kValue, "SIZE",
      "use at most so much, like 2GiB: picks the cheapest of the above that fits"},
+    {"--deterministic,--full-determinism", Takes::kNothing, "",
+     "--memory-budget changes no bit of the run: it recomputes, and keeps the batch"},
     {"--device", Takes::kValue, "NAME",
      "cpu, cuda or cuda:N (default: cuda where the program has it and there is a GPU)"},
 };
@@ -353,6 +355,7 @@ Status ReadRun(const Arguments& arguments, const Values& values, TrainCommand& c
         "add that");
   }
   HEADROOM_RETURN_IF_ERROR(values.Count("--samples", "", {1, 64}, command.train.samples));
+  command.train.deterministic = values.Truth("--deterministic", "full_determinism");
   command.from_scratch = arguments.Has("--from-scratch");
   command.dry_run = arguments.Has("--dry-run");
   command.json = arguments.Has("--json");

@@ -226,5 +226,68 @@ TEST_F(TrainerTest, EachBudgetIsKept) {
   }
 }
 
+// All budgets between what is needed at most and at least: the losses are those without a budget.
+TEST_F(TrainerTest, ADeterministicBudgetChangesNoBit) {
+  for (const TinyModel& model : TinyModels()) {
+    TrainOptions options = OptionsFor(model);
+    options.max_steps = 3;
+    const Outcome free = TrainOn(model, options, {});
+    Bytes budget = GiB(1);
+    int changed = 0;
+    for (;;) {
+      options.deterministic = true;
+      Result<Trainer> trainer = Trainer::Create(ConfigOf(model), options, DataFor(model));
+      ASSERT_TRUE(trainer.ok());
+      const Result<BudgetAnswer> answer = trainer->KeepBudget(budget);
+      ASSERT_TRUE(answer.ok());
+      if (!answer->cheapest) {
+        ASSERT_TRUE(answer->otherwise);
+        break;
+      }
+      SCOPED_TRACE(model.name + " in " + FormatBytes(budget));
+      EXPECT_EQ(trainer->options().per_device_train_batch_size, 4);
+      EXPECT_EQ(trainer->options().gradient_accumulation_steps, 2);
+      changed += answer->cheapest->changes.empty() ? 0 : 1;
+      ASSERT_TRUE(trainer->Start({}).ok());
+      Recorder recorder;
+      ASSERT_TRUE(trainer->Run(recorder).ok());
+      EXPECT_EQ(recorder.losses, free.losses);
+      budget = answer->cheapest->arena - Bytes(1);
+    }
+    EXPECT_GT(changed, 0) << model.name;
+  }
+}
+
+TEST_F(TrainerTest, ADeterministicBudgetSaysWhatWouldFitWithoutIt) {
+  const TinyModel& model = Model("bert masked lm");
+  TrainOptions options = OptionsFor(model);
+  options.gradient_accumulation_steps = 1;
+  const std::vector<BatchShape> shapes = {{32, 0}};
+  options.sequence_length = 32;
+  const Result<BudgetAnswer> least = FitBudget(ConfigOf(model), options, shapes, true, KiB(1));
+  ASSERT_TRUE(least.ok());
+  options.deterministic = true;
+  const Result<BudgetAnswer> answer =
+      FitBudget(ConfigOf(model), options, shapes, true, least->smallest.arena);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_FALSE(answer->cheapest);
+  EXPECT_GT(answer->smallest.arena, least->smallest.arena);
+  ASSERT_TRUE(answer->otherwise);
+  EXPECT_LE(answer->otherwise->arena, least->smallest.arena);
+  EXPECT_FALSE(answer->otherwise->options.deterministic);
+  for (const Precision precision : {Precision::kBf16, Precision::kFp32}) {
+    for (const bool cuda : {false, true}) {
+      // Chunks of the loss keep float32 sums on the CPU alone.
+      options.precision = precision;
+      options.cuda = cuda;
+      const Result<BudgetAnswer> none = FitBudget(ConfigOf(model), options, shapes, true, KiB(1));
+      ASSERT_TRUE(none.ok());
+      const bool chunks = none->smallest.options.loss_chunk_rows > 0;
+      EXPECT_TRUE(!chunks || (precision == Precision::kFp32 && !cuda));
+      EXPECT_EQ(none->smallest.options.per_device_train_batch_size, 4);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace headroom::engine
