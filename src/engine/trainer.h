@@ -10,8 +10,12 @@
 //
 // A window of gradient_accumulation_steps micro-batches makes one optimizer step; its loss is
 // divided by the targets of the whole window, so that uneven micro-batches equal one large batch.
+//
+// On a device the next step is started before the last one's loss is read (step_runner.h), but
+// where an evaluation, a checkpoint or the end stands between: reports are those of the CPU.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -24,6 +28,7 @@
 #include "engine/data/batches.h"
 #include "engine/data/dataset.h"
 #include "engine/data/prefetcher.h"
+#include "engine/step_runner.h"
 #include "engine/step_set.h"
 #include "engine/train_options.h"
 
@@ -65,7 +70,8 @@ class TrainObserver {
   virtual void OnStep(const StepReport&) {}
   virtual void OnEvaluate(const EvalReport&) {}
   virtual void OnSave(const std::filesystem::path&) {}
-  // Asked after each step; true saves a checkpoint and ends the run.
+  // Asked after each step; true saves a checkpoint and ends the run. On a device the next step may
+  // be started by then: it is finished and reported first.
   virtual bool ShouldStop() { return false; }
 };
 
@@ -130,23 +136,35 @@ class Trainer {
   const std::vector<std::string>& newly_initialised() const { return newly_initialised_; }
 
  private:
+  // Of this process.
+  struct Totals {
+    int64_t first_step = 0;
+    int64_t samples = 0;
+    int64_t tokens = 0;
+    void Add(const StepReport& report) {
+      samples += report.samples;
+      tokens += report.tokens;
+    }
+  };
+
   Trainer() = default;
 
   Status Plan();
   BatchOptions StreamOptions(bool training) const;
   Schedule ScheduleOf() const;
-  StepScalars Scalars() const;
+  // Of the step of this number, the first being 1.
+  StepScalars Scalars(int64_t step) const;
   Status FillWeights();
-  void ReadWindow(Prefetcher& source);
-  // Starts, or does, one micro-step.
-  Status RunMicroStep(const Batch& batch, const StepScalars& scalars);
-  void RunOptimizer(const StepScalars& scalars);
-  void RunForward(const Batch& batch, const StepScalars& scalars) const;
-  void UploadInputs(const Executor& executor) const;
-  Status TrainStep(StepReport& report);
-  Status CheckLoss(double loss, const Batch& batch, const StepScalars& scalars) const;
+  void ReadWindow(Prefetcher& source, std::vector<Batch>& window) const;
+  // The next step to finish: its report, and the trainer's state behind it.
+  Result<StepReport> FinishStep(const RunningStep& step);
+  Status UpdateScale(const RunningStep& step, bool skipped);
+  // Whether the step behind this one may be started before this one is finished.
+  bool MayRunAhead(int64_t step) const;
+  TrainResult ResultOf(const Totals& totals, double seconds) const;
+  Status FinishRun(TrainObserver& observer, Position position, TrainResult& result);
   Status Save(TrainObserver& observer, Position position, TrainResult& result);
-  bool IsDue(int64_t every) const;
+  bool IsDue(int64_t every, int64_t step) const;
 
   ModelConfig config_ = *ModelConfig::Default("bert");
   TrainOptions options_;
@@ -157,7 +175,8 @@ class Trainer {
   TrainerState state_;
   int64_t max_steps_ = 0;
   int64_t steps_per_epoch_ = 0;
-  std::vector<Batch> window_;
+  std::unique_ptr<StepRunner> runner_;  // from Start() on
+  std::chrono::steady_clock::time_point last_finished_;
   std::vector<std::string> newly_initialised_;
 };
 
