@@ -62,12 +62,11 @@ std::string OverBudget(const engine::BudgetAnswer& answer, Bytes budget, Bytes o
   std::string message = Format("does not fit {}: the least it can do with is {}",
                                FormatBytes(budget), FormatBytes(least));
   if (answer.otherwise && answer.otherwise->arena < answer.smallest.arena) {
-    const engine::BudgetPlan& plan = *answer.otherwise;
     message = Format(
-        "does not fit {} with every bit kept: {} are missing, as it needs {}; without "
-        "--deterministic {} needs {}",
-        FormatBytes(budget), FormatBytes(least - budget), FormatBytes(least), Joined(plan.changes),
-        FormatBytes(plan.arena + outside));
+        "does not fit {} with every bit kept: the least is {}, {} too much; {} without "
+        "--deterministic would need {}",
+        FormatBytes(budget), FormatBytes(least), FormatBytes(least - budget),
+        Joined(answer.otherwise->changes), FormatBytes(answer.otherwise->arena + outside));
   }
   for (const auto& [flag, arena] : answer.other) {
     message += Format("; {} would need {}", flag, FormatBytes(arena + outside));
