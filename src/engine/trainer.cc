@@ -15,6 +15,7 @@
 #include "engine/files/weights.h"
 #include "engine/initialise.h"
 #include "engine/logits.h"
+#include "engine/step_runner.h"
 
 namespace headroom::engine {
 namespace {
@@ -49,6 +50,11 @@ Status CheckData(const ModelConfig& config, const TrainOptions& options, const D
 }
 
 }  // namespace
+
+Trainer::Trainer() = default;
+Trainer::Trainer(Trainer&&) noexcept = default;
+Trainer& Trainer::operator=(Trainer&&) noexcept = default;
+Trainer::~Trainer() = default;
 
 Result<Trainer> Trainer::Create(const ModelConfig& config, TrainOptions options, TrainData data) {
   Trainer trainer;

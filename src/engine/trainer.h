@@ -28,11 +28,13 @@
 #include "engine/data/batches.h"
 #include "engine/data/dataset.h"
 #include "engine/data/prefetcher.h"
-#include "engine/step_runner.h"
 #include "engine/step_set.h"
 #include "engine/train_options.h"
 
 namespace headroom::engine {
+
+struct RunningStep;
+class StepRunner;
 
 struct TrainData {
   Dataset train;
@@ -93,6 +95,10 @@ struct TrainResult {
 
 class Trainer {
  public:
+  Trainer(Trainer&&) noexcept;
+  Trainer& operator=(Trainer&&) noexcept;
+  ~Trainer();
+
   // Plans. Fails on models and recipes the engine does not have, on data longer than the model's
   // positions, on tokens and classes that the model has not, on no data.
   static Result<Trainer> Create(const ModelConfig& config, TrainOptions options, TrainData data);
@@ -147,7 +153,7 @@ class Trainer {
     }
   };
 
-  Trainer() = default;
+  Trainer();
 
   Status Plan();
   BatchOptions StreamOptions(bool training) const;

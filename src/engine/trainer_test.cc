@@ -155,6 +155,23 @@ TEST_F(TrainerTest, RefusesToResumeAnotherRecipe) {
       << status.error().message;
 }
 
+TEST_F(TrainerTest, RefusesToResumeWithAnotherRounding) {
+  const TinyModel& model = Model("gpt2");
+  TrainOptions options = OptionsFor(model);
+  options.precision = Precision::kBf16;
+  options.lean = true;
+  options.output_dir = folder_;
+  const Outcome stopped = TrainOn(model, options, {}, 2);
+  options.optimizer.stochastic_rounding = false;
+  Result<Trainer> trainer = Trainer::Create(ConfigOf(model), options, DataFor(model));
+  ASSERT_TRUE(trainer.ok());
+  const Status status = trainer->Start({.checkpoint = stopped.result.saved});
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("stochastic_rounding was true and is false"),
+            std::string::npos)
+      << status.error().message;
+}
+
 // At a rate far below the last place of most weights: the losses of bfloat16 weights alone follow
 // those of float32 weights with stochastic rounding, and stay behind with rounding to nearest.
 TEST_F(TrainerTest, StochasticRoundingLearnsWhereRoundingToNearestStalls) {
