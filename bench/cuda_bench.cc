@@ -4,8 +4,6 @@
 // tokens, 8 steps of warm-up, then 30 that are timed, five times.
 //
 //   cuda_bench [--profile] [--no-cudnn] [NAME …]    bert-b4 bert-b32 gpt2-b8 gpt2-b32 seq2seq …
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -68,6 +66,8 @@ std::vector<Work> Works() {
           {"gpt2-b8", gpt2, Task::kCausalLm, 8, 1024},
           {"gpt2-b8-recompute", gpt2, Task::kCausalLm, 8, 1024, Precision::kBf16, true, false,
            graph::Recompute::kCheap},
+          {"gpt2-b8-block", gpt2, Task::kCausalLm, 8, 1024, Precision::kBf16, true, false,
+           graph::Recompute::kBlock},
           {"gpt2-b32", gpt2, Task::kCausalLm, 32, 1024},
           {"seq2seq-b32", marian, Task::kSeq2SeqLm, 32, 128}};
 }
@@ -111,16 +111,7 @@ float FillInputs(const Executor& executor, const Work& work, int64_t classes, Cu
 }
 
 // This process's bytes on the card, as NVML has them; 0 where it does not tell.
-Bytes ProcessMemory() {
-  const auto nvml = observe::Nvml::Open();
-  if (!nvml.ok()) return Bytes(0);
-  const auto memory = nvml->Read(0);
-  if (!memory.ok()) return Bytes(0);
-  for (const observe::GpuProcess& process : memory->processes) {
-    if (process.pid == static_cast<uint32_t>(getpid()) && process.bytes) return *process.bytes;
-  }
-  return Bytes(0);
-}
+Bytes ProcessMemory() { return observe::ThisProcessMemory(0).value_or(Bytes(0)); }
 
 double Seconds(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -128,12 +119,12 @@ double Seconds(Clock::time_point start) {
 
 void PrintProfile(const NativeStep& step, CudaExecutor& cuda, const StepScalars& scalars) {
   cuda.Profile(scalars);
-  const std::vector<float> times = cuda.Profile(scalars);
+  const std::vector<double> times = cuda.Profile(scalars);
   std::map<std::string, std::pair<int, double>> kinds;
   for (size_t i = 0; i < times.size(); ++i) {
     auto& [count, sum] = kinds[std::string(Name(step.graph().ops()[i].kind))];
     ++count;
-    sum += static_cast<double>(times[i]);
+    sum += 1000 * times[i];
   }
   for (const auto& [name, entry] : kinds) {
     std::printf("    %-26s %4d ops %8.3f ms\n", name.c_str(), entry.first, entry.second);

@@ -241,10 +241,14 @@ void CompareOps(const Case& test, std::map<std::string, Worst>& worst) {
   // As a training has it: without a scale gradients of scores are below what float16 can hold.
   if (test.options.precision == Precision::kFp16) scalars.loss_scale = 0x1p12F;
   const size_t ops = run.step().graph().ops().size();
-  for (int micro_step = 0; micro_step < 2; ++micro_step) {
+  const int64_t micro_steps = test.options.gradient_accumulation_steps;
+  for (int micro_step = 0; micro_step < micro_steps; ++micro_step) {
     scalars.micro_step = micro_step;
     for (size_t i = 0; i < ops; ++i) {
-      if (micro_step == 0 && run.step().graph().ops()[i].phase == graph::Phase::kOptimizer) break;
+      if (micro_step + 1 < micro_steps &&
+          run.step().graph().ops()[i].phase == graph::Phase::kOptimizer) {
+        break;
+      }
       CompareOp(test, i, run, cuda, scalars, worst);
     }
   }
@@ -266,8 +270,8 @@ std::vector<std::byte> GradientsIn(const TinyRun& run, const Outcome& outcome) {
   return bytes;
 }
 
-// Two micro-steps from the bytes of a fresh run.
-Outcome RunOnCuda(TinyRun& run, bool graphs, bool cudnn) {
+// The micro-steps of a step, from the bytes of a fresh run.
+Outcome RunOnCuda(TinyRun& run, int64_t micro_steps, bool graphs, bool cudnn) {
   auto device = DeviceFor(run.step().plan.size);
   HEADROOM_CHECK(device.ok(), device.error().message);
   CudaExecutor cuda(**device, run.step().graph(), run.step().plan,
@@ -276,7 +280,7 @@ Outcome RunOnCuda(TinyRun& run, bool graphs, bool cudnn) {
   cuda.UploadArena(ArenaOf(run), size);
   StepScalars scalars = run.scalars();
   scalars.learning_rate = 1e-3F;
-  for (int micro_step = 0; micro_step < 2; ++micro_step) {
+  for (int micro_step = 0; micro_step < micro_steps; ++micro_step) {
     scalars.micro_step = micro_step;
     cuda.Run(Section::kMicroStep, scalars);
   }
@@ -291,15 +295,17 @@ Outcome RunOnCuda(TinyRun& run, bool graphs, bool cudnn) {
 // Two runs, graph and stream, with and without recompute: the same gradients to the bit.
 Outcome CompareBits(const Case& test, TinyRun& run) {
   const std::string name = test.model.name + (test.cudnn ? " (cuDNN)" : "");
-  Outcome cuda = RunOnCuda(run, true, test.cudnn);
+  const auto once = [&](TinyRun& of, bool graphs) {
+    return RunOnCuda(of, test.options.gradient_accumulation_steps, graphs, test.cudnn);
+  };
+  Outcome cuda = once(run, true);
   const std::vector<std::byte> gradients = GradientsIn(run, cuda);
-  Check(gradients == GradientsIn(run, RunOnCuda(run, false, test.cudnn)),
-        name + ": graph against stream");
-  Check(gradients == GradientsIn(run, RunOnCuda(run, true, test.cudnn)), name + ": two runs");
+  Check(gradients == GradientsIn(run, once(run, false)), name + ": graph against stream");
+  Check(gradients == GradientsIn(run, once(run, true)), name + ": two runs");
   Case recomputed = test;
   recomputed.options.recompute = graph::Recompute::kBlock;
   TinyRun block(recomputed.model, recomputed.options);
-  Check(gradients == GradientsIn(block, RunOnCuda(block, true, test.cudnn)),
+  Check(gradients == GradientsIn(block, once(block, true)),
         name + ": block recompute against none");
   return cuda;
 }
@@ -308,8 +314,8 @@ void CompareModel(const Case& test) {
   TinyRun run(test.model, test.options);
   const Outcome cuda = CompareBits(test, run);
   const std::string name = test.model.name + (test.cudnn ? " (cuDNN)" : "");
-  run.ForwardBackward(0);
-  const float mean = run.ForwardBackward(1);
+  float mean = 0;
+  for (int i = 0; i < test.options.gradient_accumulation_steps; ++i) mean = run.ForwardBackward(i);
   const float cpu_loss = mean * run.scalars().targets;
   double worst = 0;
   std::string worst_name;
@@ -390,6 +396,7 @@ std::vector<TinyModel> Models() {
 // Without dropout of attention cuDNN has to agree with the CPU, and with it with itself.
 void CompareCudnn(Case test, std::map<std::string, Worst>& worst) {
   test.cudnn = true;
+  test.options.gradient_accumulation_steps = 1;
   TinyRun run(test.model, test.options);
   CompareBits(test, run);
   for (const char* option :
@@ -434,6 +441,7 @@ int Main(bool quick, bool cudnn_alone) {
       test.options.precision = precision;
       test.options.cuda = true;
       test.options.model.loss_chunk_rows = 64;
+      test.options.gradient_accumulation_steps = 2;
       if (!cudnn_alone) {
         CompareOps(test, worst);
         CompareModel(test);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device.h"
 
-#include <unistd.h>
-
 #include <charconv>
 
 #include "base/format.h"
+#include "base/nearest.h"
 #include "observe/nvml.h"
 
 #if defined(HEADROOM_HAS_CUDA)
@@ -29,6 +28,16 @@ std::optional<DeviceName> ParseDevice(std::string_view name) {
   return device;
 }
 
+Result<std::optional<DeviceName>> ReadDevice(const Arguments& arguments) {
+  const std::optional<std::string> name = arguments.Value("--device");
+  if (!name) return std::optional<DeviceName>();
+  std::optional<DeviceName> device = ParseDevice(*name);
+  if (device) return device;
+  const std::string near = DidYouMean(*name, std::vector<std::string_view>{"cpu", "cuda"});
+  return Error::BadInput(
+      Format("--device {}: unknown{}", *name, near.empty() ? ": choose one of cpu, cuda" : near));
+}
+
 #if defined(HEADROOM_HAS_CUDA)
 DeviceName DefaultDevice() { return {.cuda = engine::CudaDeviceCount() > 0}; }
 
@@ -47,15 +56,8 @@ Result<std::unique_ptr<engine::Device>> OpenCuda(int, bool) {
 #endif
 
 void DeviceLadder::Read(std::string name) {
-  const Result<observe::Nvml> nvml = observe::Nvml::Open();
-  if (!nvml.ok()) return;
-  const Result<observe::GpuMemory> memory = nvml->Read(index_);
-  if (!memory.ok()) return;
-  Bytes bytes;
-  for (const observe::GpuProcess& process : memory->processes) {
-    if (process.pid == static_cast<uint32_t>(getpid()) && process.bytes) bytes = *process.bytes;
-  }
-  rungs_.emplace_back(std::move(name), bytes);
+  const std::optional<Bytes> bytes = observe::ThisProcessMemory(index_);
+  if (bytes) rungs_.emplace_back(std::move(name), *bytes);
 }
 
 std::optional<Bytes> DeviceLadder::last() const {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "engine/device.h"
@@ -21,8 +22,13 @@ struct DeviceName {
   bool cuda = false;
   int index = 0;
 };
+inline constexpr Flag kDeviceFlag = {
+    "--device", Takes::kValue, "NAME",
+    "cpu, cuda or cuda:N (default: cuda where the program has it and there is a GPU)"};
 // "cpu", "cuda", "cuda:1".
 std::optional<DeviceName> ParseDevice(std::string_view name);
+// What kDeviceFlag says; nothing when it was not given. Fails on other names.
+Result<std::optional<DeviceName>> ReadDevice(const Arguments& arguments);
 // A GPU where the program has the CUDA backend and the machine a card; else the CPU.
 DeviceName DefaultDevice();
 

@@ -1,49 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lengths.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <utility>
 
 #include "base/format.h"
 #include "interrupt.h"
 #include "make_plan.h"
 #include "output.h"
+#include "progress_line.h"
 #include "report/lengths_report.h"
 
 namespace headroom::cli {
 namespace {
-
-// "batch 120 of 400" on stderr, on a terminal, a few times a second.
-class Progress {
- public:
-  explicit Progress(size_t total) : total_(total), terminal_(isatty(STDERR_FILENO) != 0) {}
-  ~Progress() { Clear(); }
-  Progress(const Progress&) = delete;
-
-  void Show(std::string_view what, int step) {
-    constexpr auto kEvery = std::chrono::milliseconds(200);
-    const auto now = std::chrono::steady_clock::now();
-    if (!terminal_ || now - last_ < kEvery) return;
-    last_ = now;
-    std::fputs(Format("\r{}: batch {} of {}\x1b[K", what, step, total_).c_str(), stderr);
-    std::fflush(stderr);
-    shown_ = true;
-  }
-  void Clear() {
-    if (shown_) std::fputs("\r\x1b[K", stderr);
-    shown_ = false;
-  }
-
- private:
-  size_t total_;
-  bool terminal_;
-  bool shown_ = false;
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
 
 struct Variant {
   std::string name;
@@ -89,10 +58,11 @@ Result<LengthsReport> Build(const PlanOptions& options) {
   }
   Run run{model.config, decided.recipe, decided.platform};
   const std::optional<Budget> budget = BudgetOf(options);
-  Progress progress(run.recipe.batches.size());
+  ProgressLine progress;
+  const size_t batches = run.recipe.batches.size();
   const auto play = [&](std::string_view what) -> Result<Prediction> {
     const KeepGoing keep_going = [&](int step) {
-      progress.Show(what, step);
+      progress.Show([&] { return Format("{}: batch {} of {}", what, step, batches); });
       return !InterruptScope::Requested();
     };
     return Predict(run.config, run.recipe, run.platform, nullptr, keep_going);

@@ -9,9 +9,8 @@
 #include "graph/memory_plan.h"
 
 namespace headroom::cli {
-namespace {
 
-std::vector<std::string> Parts(const engine::TrainOptions& options) {
+std::vector<std::string> NativeParts(const engine::TrainOptions& options) {
   std::string batch =
       Format("batch {} x {} tokens", options.per_device_train_batch_size, options.sequence_length);
   if (options.target_sequence_length > 0) {
@@ -30,11 +29,9 @@ std::vector<std::string> Parts(const engine::TrainOptions& options) {
   return parts;
 }
 
-// What the native engine has of a recipe. The first that it has not is an error.
-Result<engine::TrainOptions> OptionsOf(const Recipe& recipe) {
-  const auto refuse = [](std::string_view what) {
-    return Error::Unsupported(
-        Format("the native engine has no {}: leave out --engine native", what));
+Result<engine::TrainOptions> NativeRecipe(const Recipe& recipe, std::string_view flag) {
+  const auto refuse = [&](std::string_view what) {
+    return Error::Unsupported(Format("the native engine has no {}: leave out {}", what, flag));
   };
   if (recipe.driver == Driver::kGenerate) return refuse("generation");
   if (recipe.lora) return refuse("LoRA");
@@ -75,7 +72,21 @@ Result<engine::TrainOptions> OptionsOf(const Recipe& recipe) {
   }
 }
 
-}  // namespace
+std::vector<std::string> NativeAssumptions(const Decided& decided) {
+  std::vector<std::string> assumptions = decided.assumptions;
+  std::erase_if(assumptions, [](const std::string& line) {
+    return line.starts_with("CUDA context") || line.starts_with("TrainingArguments' defaults");
+  });
+  return assumptions;
+}
+
+int64_t ParametersOf(const graph::Graph& graph) {
+  int64_t parameters = 0;
+  for (const graph::Parameter& parameter : graph.parameters()) {
+    parameters += graph.tensor(parameter.weight).shape.NumElements();
+  }
+  return parameters;
+}
 
 Plan MakeNativeReport(const std::string& model, const engine::NativeStep& step,
                       const engine::TrainOptions& options, Bytes arena,
@@ -86,10 +97,8 @@ Plan MakeNativeReport(const std::string& model, const engine::NativeStep& step,
   result.ledger.ChangeReserved(arena - step.plan.size);
   PlanHeader header;
   header.model = model;
-  header.recipe = Parts(options);
-  for (const graph::Parameter& parameter : step.graph().parameters()) {
-    header.parameters += step.graph().tensor(parameter.weight).shape.NumElements();
-  }
+  header.recipe = NativeParts(options);
+  header.parameters = ParametersOf(step.graph());
   header.trainable = header.parameters;
   header.assumptions = std::move(assumptions);
   if (options.cuda) result.ledger.SetContext(engine::cuda::OutsideArena());
@@ -102,16 +111,13 @@ Plan MakeNativeReport(const std::string& model, const engine::NativeStep& step,
 Result<Plan> MakeNativePlan(const PlanOptions& options) {
   HEADROOM_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(options.model));
   const Decided decided = Decide(options, model.config);
-  HEADROOM_ASSIGN_OR_RETURN(const engine::TrainOptions train, OptionsOf(decided.recipe));
+  HEADROOM_ASSIGN_OR_RETURN(const engine::TrainOptions train,
+                            NativeRecipe(decided.recipe, "--engine native"));
   Result<engine::NativeStep> step = PlanTrainingStep(
       model.config, NativeOptionsOf(train, train.sequence_length, train.target_sequence_length));
   if (!step.ok()) return step.error().In(model.origin);
-  std::vector<std::string> assumptions = decided.assumptions;
-  // What concerns PyTorch's process alone.
-  std::erase_if(assumptions, [](const std::string& line) {
-    return line.starts_with("CUDA context") || line.starts_with("TrainingArguments' defaults");
-  });
-  Plan plan = MakeNativeReport(model.name, *step, train, step->plan.size, std::move(assumptions));
+  Plan plan =
+      MakeNativeReport(model.name, *step, train, step->plan.size, NativeAssumptions(decided));
   plan.report.header.warnings = decided.warnings;
   if (const std::optional<Budget> budget = BudgetOf(options)) {
     plan.report.header.verdict = Verdict{.fits = step->plan.size <= budget->memory,

@@ -10,7 +10,9 @@
 #include "advise/step_cost.h"
 #include "arguments.h"
 #include "command.h"
+#include "device.h"
 #include "make_plan.h"
+#include "measure_ops.h"
 #include "output.h"
 #include "report/ops_report.h"
 
@@ -19,6 +21,11 @@ namespace {
 
 constexpr size_t kLargestShown = 12;
 
+constexpr Flag kMeasureFlags[] = {
+    {"--measure", Takes::kNothing, "",
+     "the time of each op of the native engine's step, which runs here with random weights"},
+    kDeviceFlag,
+};
 constexpr Flag kOutputFlags[] = {
     {"--json", Takes::kNothing, "", "one JSON object; FLOP, bytes and seconds"},
     kColorFlag,
@@ -27,6 +34,7 @@ constexpr Flag kOutputFlags[] = {
 const Syntax& OpsSyntax() {
   static const std::vector<FlagGroup> groups = [] {
     std::vector<FlagGroup> all(RecipeFlags().begin(), RecipeFlags().end());
+    all.push_back({"Measuring", kMeasureFlags});
     all.push_back({"Output", kOutputFlags});
     return all;
   }();
@@ -36,13 +44,15 @@ const Syntax& OpsSyntax() {
           "Counts what the kernels of a training step compute and move, in the three classes of "
           "\"Data Movement Is All You Need\": tensor contractions, normalizations and element-wise "
           "operations; forward, backward and optimizer; with the time that a GPU's arithmetic and "
-          "memory cannot go below (its roofline).",
+          "memory cannot go below (its roofline). With --measure the native engine runs the step "
+          "and times its ops.",
       .positional = "MODEL",
       .positional_help = "as for headroom plan: a config.json, its folder, or a name",
       .groups = groups,
       .examples =
           "  headroom ops bert-large-uncased --batch 8 --seq 512 --bf16 --gpu V100\n"
-          "  headroom ops meta-llama/Llama-3.1-8B --batch 1 --gpu H200 --json\n",
+          "  headroom ops meta-llama/Llama-3.1-8B --batch 1 --gpu H200 --json\n"
+          "  headroom ops bert-large-uncased --batch 8 --seq 512 --bf16 --measure\n",
   };
   return syntax;
 }
@@ -132,6 +142,10 @@ ExitCode RunOps(std::span<const std::string> words) {
   if (!style.ok()) return Fail("ops", style.error());
   const Result<PlanOptions> options = ReadPlanOptions(*arguments, "ops");
   if (!options.ok()) return Fail("ops", options.error());
+  const Result<std::optional<DeviceName>> device = ReadDevice(*arguments);
+  if (!device.ok()) return Fail("ops", device.error());
+  if (arguments->Has("--measure")) return RunMeasuredOps(*options, *device, *style);
+  if (*device) return Fail("ops", Error::BadInput("--device: says where --measure runs: add it"));
   const Result<OpsReport> report = MakeOps(*options);
   if (!report.ok()) return Fail("ops", report.error());
   if (!options->json) return Print(OpsText(*report, *style));

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "base/format.h"
 #include "graph/arena.h"
@@ -46,8 +47,11 @@ std::vector<TrainMemoryRow> TrainMemory(const engine::Trainer& trainer,
     rest_planned -= planned[index];
     rest_touched -= touched[index];
   }
-  rows.push_back(
-      {"transient", "activations, temporaries, inputs", rest_planned, counted(rest_touched)});
+  // Gradients of one micro-step come and go as activations do.
+  const bool kept = planned[static_cast<size_t>(Component::kGradients)] > Bytes(0);
+  const std::string transient = "activations, temporaries, inputs";
+  rows.push_back({"transient", kept ? transient : "gradients, " + transient, rest_planned,
+                  counted(rest_touched)});
   rows.push_back({"arena", "= arena", trainer.plan().arena_size(), size});
   rows.push_back({"process_growth", "growth of the process", std::nullopt, growth.Peak()});
   return rows;

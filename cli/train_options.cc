@@ -82,8 +82,7 @@ constexpr Flag kMemoryFlags[] = {
      "use at most so much, like 2GiB: picks the cheapest of the above that fits"},
     {"--deterministic,--full-determinism", Takes::kNothing, "",
      "--memory-budget changes no bit of the run: it recomputes, and keeps the batch"},
-    {"--device", Takes::kValue, "NAME",
-     "cpu, cuda or cuda:N (default: cuda where the program has it and there is a GPU)"},
+    kDeviceFlag,
 };
 constexpr Flag kRunFlags[] = {
     {"--output-dir", Takes::kValue, "FOLDER", "checkpoints, and the model at the end"},
@@ -379,11 +378,7 @@ Status ReadRun(const Arguments& arguments, const Values& values, TrainCommand& c
     if (!size.ok()) return size.error().In("--memory-budget");
     command.memory_budget = *size;
   }
-  if (const std::optional<std::string> name = arguments.Value("--device")) {
-    const std::optional<DeviceName> device = ParseDevice(*name);
-    if (!device) return Unknown("--device", *name, {"cpu", "cuda"});
-    command.device = *device;
-  }
+  HEADROOM_ASSIGN_OR_RETURN(command.device, ReadDevice(arguments));
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "advise/step_cost.h"
+#include "ledger/module_path.h"
 
 namespace headroom {
 namespace {
@@ -13,22 +14,6 @@ OpPhase PhaseOf(std::string_view phase) {
   if (phase == "backward") return OpPhase::kBackward;
   if (phase == "optimizer") return OpPhase::kOptimizer;
   return OpPhase::kForward;
-}
-
-// "encoder.layer.11.output" -> "encoder.layer.*.output"
-std::string WithoutIndices(std::string_view path) {
-  std::string out;
-  size_t start = 0;
-  while (start <= path.size()) {
-    const size_t dot = std::min(path.find('.', start), path.size());
-    const std::string_view part = path.substr(start, dot - start);
-    const bool index =
-        !part.empty() && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
-    out += index ? "*" : part;
-    if (dot < path.size()) out += '.';
-    start = dot + 1;
-  }
-  return out;
 }
 
 }  // namespace

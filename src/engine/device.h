@@ -21,6 +21,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -42,6 +43,8 @@ class DeviceExecutor {
   virtual void Tune() = 0;
   // Starts a section. The scalars are copied.
   virtual void Run(Section section, const StepScalars& scalars) = 0;
+  // Runs all ops once, one by one, and waits: seconds of each, from the end of the op before it.
+  virtual std::vector<double> Profile(const StepScalars& scalars) = 0;
   // Of a whole tensor. Behind them `from` may change, and `to` is written: Download waits.
   virtual void Upload(graph::TensorId id, const std::byte* from) = 0;
   virtual void Download(graph::TensorId id, std::byte* to) const = 0;
@@ -61,6 +64,8 @@ class Device {
   virtual ~Device() = default;
 
   virtual const std::string& name() const = 0;  // "NVIDIA H200"
+  // Of the whole device, for everybody.
+  virtual Bytes free_memory() const = 0;
   // The arena, zeroed. Fails with what is missing. REQUIRES: called once.
   virtual Status Allocate(Bytes size) = 0;
   // REQUIRES: Allocate() succeeded; the graph was planned for this device and outlives the result,

@@ -20,6 +20,7 @@ namespace headroom::engine {
 class LazyDevice : public Device {
  public:
   const std::string& name() const override { return name_; }
+  Bytes free_memory() const override { return GiB(1); }
   Status Allocate(Bytes size) override;
   std::unique_ptr<DeviceExecutor> NewExecutor(const graph::Graph& graph,
                                               const graph::MemoryPlan& plan) override;

@@ -28,10 +28,10 @@ Result<ModelGraph> TrainingGraph(const ModelConfig& config, const NativeOptions&
   HEADROOM_ASSIGN_OR_RETURN(ModelGraph model, BuildModelGraph(config, options.model));
   const DType storage = StorageOf(options.precision);
   LowerPrecision(model.graph, storage, !options.lean);
-  AppendBackward(
-      model.graph,
-      {.recompute = options.recompute,
-       .weight_gradients = options.gradient_accumulation_steps > 1 ? DType::kFloat32 : storage});
+  const bool accumulates = options.gradient_accumulation_steps > 1;
+  AppendBackward(model.graph, {.recompute = options.recompute,
+                               .weight_gradients = accumulates ? DType::kFloat32 : storage,
+                               .accumulates = accumulates});
   AppendOptimizer(model.graph, options.optimizer);
   ReuseInputs(model.graph);
   HEADROOM_RETURN_IF_ERROR(Verify(model.graph));

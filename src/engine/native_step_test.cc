@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "base/format.h"
 #include "engine/tiny_models.h"
 #include "model/parameter_table.h"
 
@@ -35,10 +36,46 @@ TEST(NativeStep, LedgersPeakIsThePlan) {
           const Ledger ledger = LedgerOf(step->graph(), step->plan);
           EXPECT_EQ(ledger.peak_allocated(), step->plan.lower_bound);
           EXPECT_EQ(ledger.peak_reserved(), step->plan.size);
-          EXPECT_LE(step->plan.Ratio(), 1.01);
+          // A handful of tensors, of which some are as large as all others, do not always pack.
+          EXPECT_LE(step->plan.Ratio(), 1.025);
         }
       }
     }
+  }
+}
+
+TEST(NativeStep, ModelsOfRealSizeLoseNothingToGaps) {
+  for (const char* name : {"bert", "gpt2"}) {
+    Result<ModelConfig> config = ModelConfig::Default(name);
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kCheap, Recompute::kBlock}) {
+      for (const bool cuda : {false, true}) {
+        SCOPED_TRACE(Format("{} recompute {} {}", name, Name(recompute), cuda ? "cuda" : ""));
+        NativeOptions options;
+        options.model.task = *name == 'b' ? Task::kSequenceClassification : Task::kCausalLm;
+        options.model.rows = {.batch = 8, .sequence = 512};
+        options.precision = Precision::kBf16;
+        options.recompute = recompute;
+        options.cuda = cuda;
+        Result<NativeStep> step = PlanTrainingStep(*config, options);
+        ASSERT_TRUE(step.ok()) << step.error().message;
+        EXPECT_LE(step->plan.Ratio(), 1.005);
+      }
+    }
+  }
+}
+
+// Where one micro-step makes a step, gradients take the place of activations that backward has done
+// with.
+TEST(NativeStep, GradientsOfOneMicroStepCostLess) {
+  for (const TinyModel& model : TinyModels()) {
+    SCOPED_TRACE(model.name);
+    NativeOptions options = TinyOptions(model);
+    Result<NativeStep> one = PlanTrainingStep(ConfigOf(model), options);
+    options.gradient_accumulation_steps = 2;
+    Result<NativeStep> two = PlanTrainingStep(ConfigOf(model), options);
+    ASSERT_TRUE(one.ok() && two.ok());
+    EXPECT_LT(one->plan.size, two->plan.size);
   }
 }
 

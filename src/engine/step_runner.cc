@@ -39,7 +39,7 @@ Status StepRunner::Start(RunningStep& step) {
     step.scalars.micro_step = static_cast<int32_t>(i);
     HEADROOM_RETURN_IF_ERROR(RunMicroStep(step.window[i], step.scalars));
   }
-  RunOptimizer(step.scalars);
+  RunOptimizer(step.window.back(), step.scalars);
   if (device_ != nullptr) staging_->DownloadResult(loss, norm_, steps_->OnDevice(executor));
   return {};
 }
@@ -83,8 +83,10 @@ Status StepRunner::RunMicroStep(const Batch& batch, const StepScalars& scalars) 
   return {};
 }
 
-void StepRunner::RunOptimizer(const StepScalars& scalars) {
-  const Executor& executor = steps_->executor();
+// On the list that has made the gradients: where one micro-step makes a step they lie in its part
+// of the arena.
+void StepRunner::RunOptimizer(const Batch& batch, const StepScalars& scalars) {
+  const Executor& executor = steps_->train(batch);
   if (device_ == nullptr) return executor.Run(Phase::kOptimizer, scalars);
   steps_->OnDevice(executor).Run(Section::kOptimizer, scalars);
 }
@@ -129,6 +131,7 @@ Error StepRunner::BadLoss(float loss, const Batch& batch, const StepScalars& sca
 }
 
 Status StepRunner::BadGradients(float count, const RunningStep& step) {
+  const Executor& executor = steps_->train(step.window.back());
   // On a device the next step may have written over them.
   if (device_ != nullptr) {
     StepScalars scalars = step.scalars;
@@ -136,12 +139,15 @@ Status StepRunner::BadGradients(float count, const RunningStep& step) {
       scalars.micro_step = static_cast<int32_t>(i);
       HEADROOM_RETURN_IF_ERROR(RunMicroStep(step.window[i], scalars));
     }
-    CopyToHost();
+    for (const graph::Parameter& parameter : executor.graph().parameters()) {
+      steps_->OnDevice(executor).Download(parameter.gradient,
+                                          executor.View(parameter.gradient).data);
+    }
   }
   return Error::Internal(Format(
       "step {}: {} values of the gradients are not finite, the first in {}: lower the learning "
       "rate, or clip with --max-grad-norm",
-      step.scalars.step, count, FirstBadGradient(steps_->executor())));
+      step.scalars.step, count, FirstBadGradient(executor)));
 }
 
 }  // namespace headroom::engine

@@ -64,7 +64,7 @@ class StepRunner {
 
  private:
   Status RunMicroStep(const Batch& batch, const StepScalars& scalars);
-  void RunOptimizer(const StepScalars& scalars);
+  void RunOptimizer(const Batch& batch, const StepScalars& scalars);
   StepResult ResultInArena() const;
   Error BadLoss(float loss, const Batch& batch, const StepScalars& scalars) const;
   // An error, of these or of the device.

@@ -146,4 +146,12 @@ void FillInputs(const ModelGraph& model, const Executor& executor, const Batch& 
   Fill(model, executor, "decoder_lengths", batch.decoder_lengths, 1);
 }
 
+void UploadInputs(const Executor& executor, DeviceExecutor& device) {
+  for (size_t i = 0; i < executor.graph().tensors().size(); ++i) {
+    const auto id = static_cast<graph::TensorId>(i);
+    if (executor.graph().tensor(id).role != graph::Role::kInput) continue;
+    device.Upload(id, executor.View(id).data);
+  }
+}
+
 }  // namespace headroom::engine

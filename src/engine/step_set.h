@@ -76,4 +76,7 @@ class StepSet {
 void FillInputs(const ModelGraph& model, const Executor& executor, const Batch& batch,
                 int32_t pad_id);
 
+// Copies a graph's inputs to the device.
+void UploadInputs(const Executor& executor, DeviceExecutor& device);
+
 }  // namespace headroom::engine

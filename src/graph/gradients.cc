@@ -143,11 +143,12 @@ Backward::Slot Backward::WeightGradient(TensorId weight) {
   Parameter& parameter = graph_.parameters()[found->second];
   if (parameter.gradient == kNoTensor) {
     const Tensor& of = graph_.tensor(weight);
-    parameter.gradient = graph_.Add({.name = of.name,
-                                     .module = of.module,
-                                     .dtype = options_.weight_gradients,
-                                     .shape = of.shape,
-                                     .role = Role::kGradient});
+    parameter.gradient =
+        graph_.Add({.name = of.name,
+                    .module = of.module,
+                    .dtype = options_.weight_gradients,
+                    .shape = of.shape,
+                    .role = options_.accumulates ? Role::kGradient : Role::kStepGradient});
   }
   const bool accumulate = contributed_[found->second];
   contributed_[found->second] = true;

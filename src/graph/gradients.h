@@ -31,6 +31,9 @@ std::optional<Recompute> ParseRecompute(std::string_view name);
 struct BackwardOptions {
   Recompute recompute = Recompute::kNone;
   DType weight_gradients = DType::kFloat32;
+  // Whether several micro-steps add to the weights' gradients before the optimizer runs. Where one
+  // alone makes a step, gradients have no place until backward writes them.
+  bool accumulates = true;
 };
 
 // Appends the backward pass and gives every parameter its gradient. REQUIRES: the list is a forward

@@ -15,6 +15,7 @@ bool IsPersistent(Role role) {
     case Role::kOptimizer:
     case Role::kBuffer:
       return true;
+    case Role::kStepGradient:
     case Role::kInput:
     case Role::kActivation:
     case Role::kTemporary:
@@ -30,6 +31,7 @@ Component ComponentOf(Role role) {
     case Role::kMaster:
       return Component::kWeights;
     case Role::kGradient:
+    case Role::kStepGradient:
       return Component::kGradients;
     case Role::kOptimizer:
       return Component::kOptimizer;
@@ -53,6 +55,7 @@ std::string_view Name(Role role) {
     case Role::kMaster:
       return "master";
     case Role::kGradient:
+    case Role::kStepGradient:
       return "gradient";
     case Role::kOptimizer:
       return "optimizer";

@@ -32,15 +32,16 @@ namespace headroom::graph {
 
 // What a tensor is to the training step. Its ledger component follows from it.
 enum class Role : uint8_t {
-  kWeight,      // what forward reads; updated by the optimizer unless a master is
-  kMaster,      // the fp32 weight beside a 16-bit kWeight
-  kGradient,    // of a weight
-  kOptimizer,   // a moment, or the scales of an 8-bit one
-  kBuffer,      // constants such as rotary tables, and the scalars a step yields
-  kInput,       // the batch
-  kActivation,  // written by forward
-  kTemporary,   // written by backward or by the optimizer, or scratch of one op
-  kWorkspace,   // a library's scratch, alive during one op
+  kWeight,        // what forward reads; updated by the optimizer unless a master is
+  kMaster,        // the fp32 weight beside a 16-bit kWeight
+  kGradient,      // of a weight, summed over the micro-steps of a step
+  kStepGradient,  // of a weight where one micro-step makes the step: alive until the optimizer ends
+  kOptimizer,     // a moment, or the scales of an 8-bit one
+  kBuffer,        // constants such as rotary tables, and the scalars a step yields
+  kInput,         // the batch
+  kActivation,    // written by forward
+  kTemporary,     // written by backward or by the optimizer, or scratch of one op
+  kWorkspace,     // a library's scratch, alive during one op
 };
 bool IsPersistent(Role role);
 Component ComponentOf(Role role);

@@ -154,7 +154,8 @@ void RemoveDeadOps(Graph& graph) {
     const auto wanted = [&](TensorId id) {
       if (id == kNoTensor) return false;
       const Tensor& root = graph.tensor(graph.Root(id));
-      return read[Index(graph.Root(id))] || IsPersistent(root.role) || root.kept;
+      const bool result = IsPersistent(root.role) || root.role == Role::kStepGradient;
+      return read[Index(graph.Root(id))] || result || root.kept;
     };
     if (!std::any_of(op.outputs.begin(), op.outputs.end(), wanted)) continue;
     for (const TensorId input : op.inputs) {

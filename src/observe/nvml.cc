@@ -2,6 +2,7 @@
 #include "observe/nvml.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -287,6 +288,34 @@ Result<std::vector<GpuMemory>> Nvml::ReadAll() const {
     all.push_back(std::move(memory));
   }
   return all;
+}
+
+namespace {
+
+// Adds what `pid` holds of the list. False where a figure of its is missing.
+bool AddProcess(const std::vector<GpuProcess>& processes, uint32_t pid, Bytes& sum) {
+  for (const GpuProcess& process : processes) {
+    if (process.pid != pid) continue;
+    if (!process.bytes) return false;
+    sum += *process.bytes;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Bytes> ThisProcessMemory(int index, const std::string& library) {
+  const Result<Nvml> nvml = Nvml::Open(library);
+  if (!nvml.ok()) return std::nullopt;
+  const Result<GpuMemory> memory = nvml->Read(index);
+  if (!memory.ok()) return std::nullopt;
+  const auto pid = static_cast<uint32_t>(getpid());
+  Bytes sum;
+  bool known = memory->processes_missing.empty() && AddProcess(memory->processes, pid, sum);
+  for (const GpuMemory& instance : memory->instances) {
+    known = known && instance.processes_missing.empty() && AddProcess(instance.processes, pid, sum);
+  }
+  return known ? std::optional(sum) : std::nullopt;
 }
 
 }  // namespace headroom::observe

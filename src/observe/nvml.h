@@ -60,4 +60,8 @@ class Nvml {
   std::unique_ptr<Library> library_;
 };
 
+// What this process holds on GPU `index`, its MIG instances together: 0 where the driver does not
+// list it, as before its first context. Unset where the driver does not tell.
+std::optional<Bytes> ThisProcessMemory(int index, const std::string& library = "libnvidia-ml.so.1");
+
 }  // namespace headroom::observe

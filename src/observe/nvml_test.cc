@@ -112,6 +112,26 @@ TEST_F(NvmlTest, NamesTheGpusThereAre) {
   EXPECT_EQ(beyond.error().message, "there is no GPU 5: this machine has 2 (0 to 1)");
 }
 
+TEST_F(NvmlTest, FindsWhatThisProcessHolds) {
+  Play("PIDS", "12," + std::to_string(::getpid()));
+  EXPECT_EQ(ThisProcessMemory(0, HEADROOM_FAKE_NVML), GiB(2));
+  Play("PIDS", "12");
+  EXPECT_EQ(ThisProcessMemory(0, HEADROOM_FAKE_NVML), Bytes(0));
+  Play("MIG", "1");
+  Play("PIDS", std::to_string(::getpid()));
+  EXPECT_EQ(ThisProcessMemory(0, HEADROOM_FAKE_NVML), GiB(1));
+}
+
+TEST_F(NvmlTest, HidesWhatThisProcessHoldsWhereTheDriverDoes) {
+  EXPECT_EQ(ThisProcessMemory(0, "libno-such-nvml.so.1"), std::nullopt);
+  EXPECT_EQ(ThisProcessMemory(5, HEADROOM_FAKE_NVML), std::nullopt);
+  Play("PIDS", std::to_string(::getpid()));
+  Play("HIDDEN", "1");
+  EXPECT_EQ(ThisProcessMemory(0, HEADROOM_FAKE_NVML), std::nullopt);
+  Play("REFUSE", "1");
+  EXPECT_EQ(ThisProcessMemory(0, HEADROOM_FAKE_NVML), std::nullopt);
+}
+
 TEST(ProcessTable, FindsOurselves) {
   const ProcessTable table;
   const auto pid = static_cast<uint32_t>(::getpid());

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "ledger/module_path.h"
+#include "report/ops_parts.h"
 #include "report/ops_report.h"
 
 namespace headroom {
@@ -10,18 +12,6 @@ namespace {
 
 constexpr int kNameWidth = 28;
 constexpr int kNumberWidth = 10;
-
-std::string Heading(const TextStyle& style, std::string_view text) {
-  return '\n' + Paint(style, Colour::kBold, text) + '\n';
-}
-
-// Three digits: "4,081", "12.3", "0.04".
-std::string Number(double value) {
-  if (value >= 1000) return Thousands(static_cast<int64_t>(value + 0.5));
-  return Format("{:.{}f}", value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
-}
-
-double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 std::string Columns(const TextStyle& style, std::string_view name) {
   std::string line = PadRight(name, kNameWidth);
@@ -33,24 +23,16 @@ std::string Columns(const TextStyle& style, std::string_view name) {
 
 std::string Line(std::string_view name, const OpsLine& line, const OpsLine& total) {
   const double intensity = line.bytes > 0 ? line.flops / line.bytes : 0;
-  return PadRight(name, kNameWidth) + PadLeft(Number(line.flops / 1e9), kNumberWidth) +
-         PadLeft(Number(line.bytes / 1e9), kNumberWidth) +
-         PadLeft(Number(intensity), kNumberWidth) +
-         PadLeft(Number(line.roofline_seconds * 1e3), kNumberWidth) +
+  return PadRight(name, kNameWidth) + PadLeft(ThreeDigits(line.flops / 1e9), kNumberWidth) +
+         PadLeft(ThreeDigits(line.bytes / 1e9), kNumberWidth) +
+         PadLeft(ThreeDigits(intensity), kNumberWidth) +
+         PadLeft(ThreeDigits(line.roofline_seconds * 1e3), kNumberWidth) +
          PadLeft(Percent(Share(line.roofline_seconds, total.roofline_seconds)), kNumberWidth) +
          '\n';
 }
 
-std::string Title(const OpsReport& report, const TextStyle& style) {
-  std::string facts = Thousands(report.parameters) + " parameters";
-  for (const std::string& part : report.recipe) {
-    facts += std::string(Sign(style, " · ", ", ")) + part;
-  }
-  return Paint(style, Colour::kBold, report.model) + '\n' + Paragraph(style, "", facts);
-}
-
 std::string Classes(const OpsReport& report, const TextStyle& style) {
-  std::string out = Heading(style, "One optimizer step on the " + report.gpu);
+  std::string out = OpsHeading(style, "One optimizer step on the " + report.gpu);
   out += Columns(style, "  class");
   for (const OpsCell& cell : report.classes) {
     out += Line("  " + cell.op_class, cell.line, report.total);
@@ -89,23 +71,15 @@ std::string Meaning(const OpsReport& report, const TextStyle& style) {
       style, "  ",
       Format("{} of the time is memory traffic: below {} FLOP/B the {} waits for its memory.",
              Percent(Share(report.total.memory_seconds, report.total.roofline_seconds), 0),
-             Number(report.product_flops / report.memory_bandwidth), report.gpu));
+             ThreeDigits(report.product_flops / report.memory_bandwidth), report.gpu));
   return out + Paragraph(style, "  ",
                          Format("{} kernels; at the rates that kernels reach, {} ms.",
                                 Thousands(static_cast<int64_t>(report.total.kernels + 0.5)),
-                                Number(report.total.reached_seconds * 1e3)));
-}
-
-// "model.layers.*.mlp.up_proj" -> "layers.*.mlp.up_proj": what stands before the stack is known.
-std::string_view FromStack(std::string_view module) {
-  const size_t star = module.find(".*");
-  if (star == std::string_view::npos) return module;
-  const size_t dot = module.substr(0, star).rfind('.');
-  return dot == std::string_view::npos ? module : module.substr(dot + 1);
+                                ThreeDigits(report.total.reached_seconds * 1e3)));
 }
 
 std::string Largest(const OpsReport& report, const TextStyle& style) {
-  std::string out = Heading(style, "Largest, layers of a stack together");
+  std::string out = OpsHeading(style, "Largest, layers of a stack together");
   const int width = style.width - 3 * kNumberWidth - 12;
   out += Paint(style, Colour::kDim,
                PadRight("  module: op", width) + PadRight("phase", 12) +
@@ -120,8 +94,8 @@ std::string Largest(const OpsReport& report, const TextStyle& style) {
     const double intensity = group.line.bytes > 0 ? group.line.flops / group.line.bytes : 0;
     const double share = Share(group.line.roofline_seconds, report.total.roofline_seconds);
     out += "  " + PadRight(Shorten(style, name, width - 3), width - 2) + PadRight(group.phase, 12) +
-           PadLeft(Number(intensity), kNumberWidth) +
-           PadLeft(Number(group.line.roofline_seconds * 1e3), kNumberWidth) +
+           PadLeft(ThreeDigits(intensity), kNumberWidth) +
+           PadLeft(ThreeDigits(group.line.roofline_seconds * 1e3), kNumberWidth) +
            PadLeft(Percent(share), kNumberWidth) + '\n';
   }
   return out;
@@ -129,10 +103,29 @@ std::string Largest(const OpsReport& report, const TextStyle& style) {
 
 }  // namespace
 
+std::string ThreeDigits(double value) {
+  if (value >= 1000) return Thousands(static_cast<int64_t>(value + 0.5));
+  return Format("{:.{}f}", value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
+}
+
+double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
+std::string OpsHeading(const TextStyle& style, std::string_view text) {
+  return '\n' + Paint(style, Colour::kBold, text) + '\n';
+}
+
+std::string OpsTitle(const std::string& model, int64_t parameters,
+                     const std::vector<std::string>& recipe, const TextStyle& style) {
+  std::string facts = Thousands(parameters) + " parameters";
+  for (const std::string& part : recipe) facts += std::string(Sign(style, " · ", ", ")) + part;
+  return Paint(style, Colour::kBold, model) + '\n' + Paragraph(style, "", facts);
+}
+
 std::string OpsText(const OpsReport& report, const TextStyle& style) {
-  std::string out = Title(report, style) + Classes(report, style) + Phases(report, style) +
-                    Meaning(report, style) + Largest(report, style);
-  out += Heading(style, "Assumed");
+  std::string out = OpsTitle(report.model, report.parameters, report.recipe, style) +
+                    Classes(report, style) + Phases(report, style) + Meaning(report, style) +
+                    Largest(report, style);
+  out += OpsHeading(style, "Assumed");
   for (const std::string& line : report.assumptions) out += Paragraph(style, "  - ", line);
   for (const std::string& line : report.warnings) out += Paragraph(style, "  ! ", line);
   return out;

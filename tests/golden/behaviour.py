@@ -202,6 +202,73 @@ class Score(unittest.TestCase):
         self.assertEqual(score["allocated"]["under_1pct"], 1)
 
 
+class Measure(unittest.TestCase):
+    ANY = ["ops", "train/tiny.json", "--measure"]
+    TINY = [*ANY, "--device", "cpu", "--batch", "2", "--seq", "16"]
+
+    def measure(self, *words):
+        done = run(*self.TINY, "--json", *words)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        return json.loads(done.stdout)
+
+    def test_every_table_adds_up_to_the_step(self):
+        report = self.measure()
+        for table in ("ops", "classes", "phases", "cells"):
+            for key in ("seconds", "flops", "bytes", "ops"):
+                self.assertAlmostEqual(sum(line[key] for line in report[table]),
+                                       report["total"][key], delta=1e-9 * report["total"][key])
+            self.assertAlmostEqual(sum(line["share"] for line in report[table]), 1)
+        self.assertEqual([line["phase"] for line in report["phases"]],
+                         ["forward", "backward", "optimizer"])
+        self.assertEqual([line["class"] for line in report["classes"]],
+                         ["contraction", "normalization", "elementwise"])
+        self.assertEqual(report["total"]["ops"], len(report["ops"]))
+        self.assertAlmostEqual(report["step"]["op_seconds"], report["total"]["seconds"])
+        self.assertIsNone(report["step"]["replayed_seconds"])
+        self.assertIsNone(report["total"]["roofline_share"])
+        seconds = [line["seconds"] for line in report["largest"]]
+        self.assertEqual(seconds, sorted(seconds, reverse=True))
+        for line in report["ops"]:
+            self.assertGreater(line["seconds"], 0)
+            self.assertGreater(line["bytes"], 0)
+
+    def test_accumulation_repeats_all_but_the_optimizer(self):
+        flops = [{line["phase"]: line["flops"] for line in self.measure("--accum", n)["phases"]}
+                 for n in ("1", "4")]
+        for phase, times in (("forward", 4), ("backward", 4), ("optimizer", 1)):
+            self.assertEqual(flops[1][phase], times * flops[0][phase])
+
+    def test_text_keeps_to_80_columns_and_names_the_modules(self):
+        text = run(*self.TINY).stdout.decode()
+        self.assertIn("One optimizer step, measured on the CPU\n", text)
+        self.assertIn("h.*.mlp.c_fc: linear", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+
+    def test_refuses_what_does_not_run(self):
+        for words, message in (
+                (["--device", "cpu", "--lora"], "has no LoRA: leave out --measure"),
+                (["--device", "cpu", "--gpu", "H200"], "leave it out on the CPU"),
+                (["--device", "cpu", "--batch", "1000000", "--seq", "64"], "lower --batch or"),
+                (["--device", "tpu"], "--device tpu: unknown")):
+            done = run(*self.ANY, *words)
+            self.assertEqual((done.returncode, done.stdout), (2, b""), words)
+            self.assertIn(message, done.stderr.decode())
+            self.assertEqual(done.stderr.count(b"\n"), 1)
+        done = run("ops", "train/tiny.json", "--device", "cpu")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"--device: says where --measure runs", done.stderr)
+
+    def test_interrupted_measurement_says_so(self):
+        words = [*self.ANY, "--device", "cpu", "--batch", "2000", "--seq", "64"]
+        process = subprocess.Popen([HEADROOM, *words], cwd=DATA, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        self.assertEqual((process.returncode, out), (130, b""))
+        self.assertEqual(err, b"headroom ops: stopped before the step was measured\n")
+
+
 class Train(unittest.TestCase):
     TINY = ["train", "train/tiny.json", "--dataset", "synthetic", "--batch", "2", "--seq", "16",
             "--device", "cpu"]
@@ -238,19 +305,25 @@ class Train(unittest.TestCase):
         self.assertEqual(steps, list(range(1, 1501)))
 
     def test_json_has_the_metrics_and_planned_is_allocated(self):
-        done = self.train("--max-steps", "3", "--json", "--validation-split", "0.1")
-        result = json.loads(done.stdout)
-        self.assertIn(b"step 3/3", done.stderr)
-        for key in ("train_runtime", "train_samples_per_second", "train_loss", "eval_loss", "peak"):
-            self.assertIn(key, result)
-        self.assertEqual(result["planned_bytes"], result["arena_bytes"])
-        self.assertEqual(result["planned_bytes"], result["peak"]["allocated"])
-        components = result["peak"]["components"]
-        measured = result["measured"]
-        self.assertEqual(measured["arena"], result["arena_bytes"])
-        for name in ("weights", "gradients", "optimizer"):
-            self.assertEqual(measured[name], components[name])
-        self.assertGreaterEqual(measured["process_growth"], result["arena_bytes"])
+        # Gradients are kept from step to step where several micro-steps add to them.
+        for accumulation, kept in (("1", ("weights", "optimizer")),
+                                   ("2", ("weights", "gradients", "optimizer"))):
+            done = self.train("--max-steps", "3", "--json", "--validation-split", "0.1", "--accum",
+                              accumulation)
+            result = json.loads(done.stdout)
+            self.assertIn(b"step 3/3", done.stderr)
+            for key in ("train_runtime", "train_samples_per_second", "train_loss", "eval_loss",
+                        "peak"):
+                self.assertIn(key, result)
+            self.assertEqual(result["planned_bytes"], result["arena_bytes"])
+            self.assertEqual(result["planned_bytes"], result["peak"]["allocated"])
+            components = result["peak"]["components"]
+            measured = result["measured"]
+            self.assertEqual(measured["arena"], result["arena_bytes"])
+            for name in kept:
+                self.assertEqual(measured[name], components[name])
+            self.assertEqual("gradients" in measured, "gradients" in kept)
+            self.assertGreaterEqual(measured["process_growth"], result["arena_bytes"])
 
     def test_log_has_a_line_a_step_and_memory_stays_level(self):
         # A build with the address sanitizer holds on to what was freed, unless told, and to a

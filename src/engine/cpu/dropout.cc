@@ -14,8 +14,8 @@ DropoutMask MaskOf(const OpCall& call) {
           .micro_step = static_cast<uint32_t>(call.step.micro_step),
           .step = static_cast<uint32_t>(call.step.step),
           .stream = call.attributes.stream,
-          .threshold = static_cast<uint32_t>(static_cast<double>(rate) * 0x1p32),
-          .scale = 1.0F / (1.0F - rate)};
+          .threshold = DropThreshold(rate),
+          .scale = DropScale(DropThreshold(rate))};
 }
 
 }  // namespace headroom::engine

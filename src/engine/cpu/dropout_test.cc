@@ -28,13 +28,13 @@ TEST(Dropout, EveryVectorLevelHasTheMaskOfItsDefinition) {
                          .micro_step = 3,
                          .step = 8,
                          .stream = 11,
-                         .threshold = 0x30000000,
+                         .threshold = 0x3000,
                          .scale = 1.25F};
-  // Starts inside a group of four, and a carry into the counter's upper word.
+  // Starts inside a group of eight, and a carry into the counter's upper word.
   for (const VectorLevel level : VectorLevels()) {
     UseVectorLevel(level);
     for (const uint64_t first :
-         {uint64_t{0}, uint64_t{3}, uint64_t{65}, (uint64_t{1} << 34) - 30}) {
+         {uint64_t{0}, uint64_t{3}, uint64_t{65}, (uint64_t{1} << 35) - 30}) {
       for (const int64_t n : {1, 7, 64, 131}) {
         std::vector<float> factors(static_cast<size_t>(n));
         Kernels().dropout(mask, first, n, factors.data());

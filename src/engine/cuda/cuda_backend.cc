@@ -78,12 +78,12 @@ Error DeviceError(cudaError_t error) {
   if (error == cudaErrorInsufficientDriver) {
     int driver = 0;
     cudaDriverGetVersion(&driver);
-    if (driver == 0) return Error::BadInput("no NVIDIA driver: train with --device cpu");
+    if (driver == 0) return Error::BadInput("no NVIDIA driver: add --device cpu");
     return Error::BadInput(
         Format("the NVIDIA driver is too old: it is of CUDA {}.{}, and this program of CUDA {}.{}",
                driver / 1000, driver / 10 % 100, CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100));
   }
-  if (error == cudaErrorNoDevice) return Error::BadInput("no GPU: train with --device cpu");
+  if (error == cudaErrorNoDevice) return Error::BadInput("no GPU: add --device cpu");
   return Error::Internal(Format("the GPU cannot be used: {}", cudaGetErrorString(error)));
 }
 
@@ -372,7 +372,7 @@ void CudaExecutor::Run(Section section, const StepScalars& scalars) {
   if (!state.options.graphs) return state.Launch(section, scalars);
   cudaGraphExec_t& exec = state.graphs[{section, scalars.micro_step == 0, scalars.training}];
   if (exec == nullptr) {
-    state.WarmAttention(scalars);
+    if (section != Section::kOptimizer) state.WarmAttention(scalars);
     cudaGraph_t captured = nullptr;
     Must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing a graph");
     state.Launch(section, scalars);
@@ -388,7 +388,7 @@ void CudaExecutor::RunOps(size_t first, size_t last, const StepScalars& scalars)
   for (size_t i = first; i < last; ++i) state_->LaunchOp(i, scalars);
 }
 
-std::vector<float> CudaExecutor::Profile(const StepScalars& scalars) {
+std::vector<double> CudaExecutor::Profile(const StepScalars& scalars) {
   cudaStream_t stream = state_->device.stream;
   state_->SetScalars(scalars);
   std::vector<cudaEvent_t> events(state_->calls.size() + 1);
@@ -401,19 +401,26 @@ std::vector<float> CudaExecutor::Profile(const StepScalars& scalars) {
   }
   Must(cudaStreamSynchronize(stream), "waiting for the GPU");
   cudaProfilerStop();
-  std::vector<float> times(state_->calls.size());
-  for (size_t i = 0; i < times.size(); ++i) {
-    cudaEventElapsedTime(&times[i], events[i], events[i + 1]);
+  std::vector<double> seconds;
+  for (size_t i = 0; i < state_->calls.size(); ++i) {
+    float milliseconds = 0;
+    cudaEventElapsedTime(&milliseconds, events[i], events[i + 1]);
+    seconds.push_back(static_cast<double>(milliseconds) / 1000);
   }
   for (const cudaEvent_t event : events) cudaEventDestroy(event);
-  return times;
+  return seconds;
 }
 
 void CudaExecutor::Tune() {
   CudaDevice::State& device = state_->device;
   device.gemm->set_tuning(true);
   StepScalars scalars;
-  for (const int32_t micro_step : {0, 1}) {
+  // Later micro-steps, where there are any, add to the gradients.
+  const graph::Graph& graph = state_->graph;
+  const bool adds =
+      !graph.parameters().empty() &&
+      graph.tensor(graph.parameters().front().gradient).role == graph::Role::kGradient;
+  for (int32_t micro_step = 0; micro_step <= (adds ? 1 : 0); ++micro_step) {
     scalars.micro_step = micro_step;
     state_->SetScalars(scalars);
     state_->Launch(Section::kMicroStep, scalars);

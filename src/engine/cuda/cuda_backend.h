@@ -44,8 +44,7 @@ class CudaDevice : public Device {
 
   const std::string& name() const override;
   int index() const;
-  // Of the card, for everybody.
-  Bytes free_memory() const;
+  Bytes free_memory() const override;
 
   Status Allocate(Bytes size) override;
   Result<std::span<std::byte>> AllocateHost(Bytes size) override;
@@ -79,8 +78,8 @@ class CudaExecutor : public DeviceExecutor {
   void RunOps(size_t first, size_t last, const StepScalars& scalars);
   // Which attention ops cuDNN runs, and why not the others: "48 of 48 ops by cuDNN 9.19.0, …".
   std::string DescribeAttention() const;
-  // Runs all ops once, not captured; milliseconds of each.
-  std::vector<float> Profile(const StepScalars& scalars);
+  // Not captured; by events between the ops.
+  std::vector<double> Profile(const StepScalars& scalars) override;
 
   void Upload(graph::TensorId id, const std::byte* from) override;
   void Download(graph::TensorId id, std::byte* to) const override;

@@ -41,6 +41,19 @@ __device__ float Rounded(float x) {
   return ToFloat(FromFloat<T>(x));
 }
 
+// exp(x), as exact as results of type T show it: in 16 bits a few 2^-22 relative, and 0 in place of
+// what is no normal number.
+template <typename T>
+__device__ float Exp(float x) {
+  if constexpr (sizeof(T) == 4) {
+    return expf(x);
+  } else {
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634F));
+    return result;
+  }
+}
+
 template <typename T, int V>
 struct alignas(V * sizeof(T) < 16 ? V * sizeof(T) : 16) Packed {
   T values[V];
@@ -134,19 +147,20 @@ inline DropoutArgs DropoutOf(const OpCall& call, const Launch& launch) {
   if (!call.step.training || rate == 0) return {.step = launch.scalars};
   return {.step = launch.scalars,
           .stream = call.attributes.stream,
-          .threshold = static_cast<uint32_t>(static_cast<double>(rate) * 0x1p32),
-          .scale = 1.0F / (1.0F - rate)};
+          .threshold = DropThreshold(rate),
+          .scale = DropScale(DropThreshold(rate))};
 }
 
-// Factors of V elements from `element` on. With V = 8 that is a multiple of 4.
+// Factors of V elements from `element` on, which is a multiple of 4 and of V.
 template <int V>
 __device__ void DropFactors(const DropoutMask& mask, uint64_t element, float (&factors)[V]) {
   if constexpr (V % 4 == 0) {
+    static_assert(V <= 8);
+    const auto words = Philox(mask.Counter(element / 8), mask.key);
 #pragma unroll
-    for (int i = 0; i < V; i += 4) {
-      const auto words = Philox(mask.Counter((element + i) / 4), mask.key);
-#pragma unroll
-      for (int k = 0; k < 4; ++k) factors[i + k] = words[k] >= mask.threshold ? mask.scale : 0.0F;
+    for (int i = 0; i < V; ++i) {
+      const uint32_t half = DropoutMask::Half(words[i % 4], element + i);
+      factors[i] = half >= mask.threshold ? mask.scale : 0.0F;
     }
   } else {
 #pragma unroll
@@ -162,6 +176,16 @@ __device__ inline float WarpSum(float x) {
 __device__ inline float WarpMax(float x) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, step));
+  return x;
+}
+
+// What the lanes up to and with this one have together.
+__device__ inline uint32_t InclusiveWarpScan(uint32_t x) {
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const uint32_t below = __shfl_up_sync(0xffffffffU, x, step);
+    if (static_cast<int>(threadIdx.x) % 32 >= step) x += below;
+  }
   return x;
 }
 

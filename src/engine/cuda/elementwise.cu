@@ -9,37 +9,86 @@ using graph::OpKind;
 
 constexpr int kThreads = 256;
 
+// The normal distribution's function and its density.
+struct Normal {
+  float below;
+  float density;
+};
+
+// In 16 bits Abramowitz and Stegun's 7.1.26 (error of erf at most 1.5e-7), which needs the
+// density's exponential alone. Tails come as products, so that they keep their digits.
+template <typename T>
+__device__ Normal NormalAt(float x) {
+  if constexpr (sizeof(T) == 4) {
+    return {0.5F * (1.0F + erff(x * 0.70710678118654752F)),
+            0.39894228040143268F * expf(-0.5F * x * x)};
+  } else {
+    const float bell = Exp<T>(-0.5F * x * x);
+    const float t = __fdividef(1.0F, 1.0F + 0.3275911F * 0.70710678118654752F * fabsf(x));
+    float tail = 1.061405429F;
+    tail = tail * t - 1.453152027F;
+    tail = tail * t + 1.421413741F;
+    tail = tail * t - 0.284496736F;
+    tail = tail * t + 0.254829592F;
+    tail *= 0.5F * t * bell;
+    return {x < 0 ? tail : 1.0F - tail, 0.39894228040143268F * bell};
+  }
+}
+
+// 1 / (1 + exp(-x)), and 1 minus that.
+struct Logistic {
+  float value;
+  float rest;
+};
+template <typename T>
+__device__ Logistic LogisticAt(float x) {
+  constexpr float kMost = 80;  // its exponential is still a float32
+  const float e = Exp<T>(fminf(-x, kMost));
+  const float value = sizeof(T) == 4 ? 1.0F / (1.0F + e) : __fdividef(1.0F, 1.0F + e);
+  return {value, e * value};
+}
+
+// 0.5 (1 + tanh(u)) = logistic(2 u); here 2 u and its slope.
+__device__ float GeluTanhArgument(float x) {
+  return 1.59576912160573072F * (x + 0.044715F * x * x * x);
+}
+__device__ float GeluTanhSlope(float x) {
+  return 1.59576912160573072F * (1.0F + 3.0F * 0.044715F * x * x);
+}
+
+template <typename T>
 __device__ float Activation(ActivationKind kind, float x) {
   switch (kind) {
     case ActivationKind::kGelu:
-      return 0.5F * x * (1.0F + erff(x * 0.70710678118654752F));
+      return x * NormalAt<T>(x).below;
     case ActivationKind::kGeluTanh:
-      return 0.5F * x * (1.0F + tanhf(0.79788456080286536F * (x + 0.044715F * x * x * x)));
+      return x * LogisticAt<T>(GeluTanhArgument(x)).value;
     case ActivationKind::kRelu:
       return x > 0 ? x : (x == x ? 0.0F : x);
     case ActivationKind::kSilu:
-      return x / (1.0F + expf(-x));
+      return x * LogisticAt<T>(x).value;
     case ActivationKind::kTanh:
       return tanhf(x);
   }
   return 0;
 }
 
+template <typename T>
 __device__ float Slope(ActivationKind kind, float x) {
   switch (kind) {
-    case ActivationKind::kGelu:
-      return 0.5F * (1.0F + erff(x * 0.70710678118654752F)) +
-             x * 0.39894228040143268F * expf(-0.5F * x * x);
+    case ActivationKind::kGelu: {
+      const Normal normal = NormalAt<T>(x);
+      return normal.below + x * normal.density;
+    }
     case ActivationKind::kGeluTanh: {
-      const float t = tanhf(0.79788456080286536F * (x + 0.044715F * x * x * x));
-      return 0.5F * (1.0F + t) +
-             0.5F * x * (1.0F - t * t) * 0.79788456080286536F * (1.0F + 3.0F * 0.044715F * x * x);
+      const Logistic s = LogisticAt<T>(GeluTanhArgument(x));
+      return s.value * (1.0F + x * s.rest * GeluTanhSlope(x));
     }
     case ActivationKind::kRelu:
       return x > 0 ? 1.0F : 0.0F;
     case ActivationKind::kSilu: {
-      const float s = 1.0F / (1.0F + expf(-x));
-      return s * (1.0F + x * (1.0F - s));
+      const Logistic s = LogisticAt<T>(x);
+      return s.value * (1.0F + x * s.rest);
     }
     case ActivationKind::kTanh: {
       const float t = tanhf(x);
@@ -56,7 +105,7 @@ struct ActivationOp {
   __device__ void operator()(int64_t row, int64_t column, float (&out)[V]) const {
     Load<V>(x.At(row, column), out);
 #pragma unroll
-    for (int i = 0; i < V; ++i) out[i] = Activation(kind, out[i]);
+    for (int i = 0; i < V; ++i) out[i] = Activation<T>(kind, out[i]);
   }
 };
 
@@ -69,7 +118,7 @@ struct ActivationBackwardOp {
     Load<V>(x.At(row, column), values);
     Load<V>(dy.At(row, column), out);
 #pragma unroll
-    for (int i = 0; i < V; ++i) out[i] *= Slope(kind, values[i]);
+    for (int i = 0; i < V; ++i) out[i] *= Slope<T>(kind, values[i]);
   }
 };
 
@@ -83,7 +132,7 @@ struct GluOp {
     Load<V>(x.At(row, column), out);
     Load<V>(x.At(row, half + column), up);
 #pragma unroll
-    for (int i = 0; i < V; ++i) out[i] = Activation(kind, out[i]) * up[i];
+    for (int i = 0; i < V; ++i) out[i] = Activation<T>(kind, out[i]) * up[i];
   }
 };
 
@@ -103,10 +152,10 @@ struct GluBackwardOp {
       float up[V];
       Load<V>(x.At(row, half + at), up);
 #pragma unroll
-      for (int i = 0; i < V; ++i) out[i] *= up[i] * Slope(kind, g[i]);
+      for (int i = 0; i < V; ++i) out[i] *= up[i] * Slope<T>(kind, g[i]);
     } else {
 #pragma unroll
-      for (int i = 0; i < V; ++i) out[i] *= Activation(kind, g[i]);
+      for (int i = 0; i < V; ++i) out[i] *= Activation<T>(kind, g[i]);
     }
   }
 };

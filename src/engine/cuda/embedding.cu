@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <climits>
+
 #include "engine/cuda/device_types.cuh"
 #include "engine/cuda/workspace.h"
 
@@ -6,7 +8,7 @@ namespace headroom::engine::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kFound = 1024;  // rows of one id that are collected before they are added up
+constexpr int kFound = 1024;  // rows of one id that are collected before they are added up; 2^n
 
 // P: of positions, which are constants in float32 where they are no parameter.
 template <typename T, typename P, int V>
@@ -36,60 +38,145 @@ __global__ void EmbeddingKernel(Indices ids, Rows<const T> table, Rows<const P> 
   }
 }
 
-// The block of the first row with an id adds up all its rows, in their order; the other blocks
-// have nothing to do.
-template <typename T, typename G, int V>
-__global__ void TableKernel(Rows<const T> dy, Indices ids, int rows, int columns, Rows<G> dtable,
-                            int64_t padding_row, float scale, bool add) {
-  __shared__ int found[kFound];
-  __shared__ int counts[kThreads / 32];
-  const int row = static_cast<int>(blockIdx.x);
-  const int64_t id = ids[row];
-  if (id == padding_row) return;
-  for (int start = 0; start < row; start += kThreads) {
-    const int at = start + static_cast<int>(threadIdx.x);
-    if (__syncthreads_or(at < row && ids[at] == id)) return;
+// Brings rows of one id together: `order` lists the rows id by id, and ends[id] is where an id's
+// part of it ends. Which id comes first, and how an id's rows lie, is left to chance.
+__global__ void CountIds(Indices ids, int rows, uint32_t* ends) {
+  const int row = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (row < rows) atomicAdd(ends + ids[row], 1U);
+}
+
+// From counts to beginnings: a block takes as much of the list as its ids have rows.
+__global__ void __launch_bounds__(1024) PlaceIds(uint32_t* ends, int count, uint32_t* taken) {
+  __shared__ uint32_t sums[32];
+  __shared__ uint32_t first;
+  const int id = static_cast<int>(blockIdx.x * 1024 + threadIdx.x);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const uint32_t own = id < count ? ends[id] : 0;
+  uint32_t before = InclusiveWarpScan(own);
+  if (lane == 31) sums[warp] = before;
+  __syncthreads();
+  if (warp == 0) {
+    sums[lane] = InclusiveWarpScan(sums[lane]);
+    if (lane == 31) first = atomicAdd(taken, sums[31]);
   }
-  int next = row;
-  bool first_batch = true;
-  while (next < rows) {
-    int count = 0;
-    while (next < rows && count + kThreads <= kFound) {
-      const int at = next + static_cast<int>(threadIdx.x);
-      const bool match = at < rows && ids[at] == id;
-      const unsigned ballot = __ballot_sync(0xffffffffU, match);
-      const int warp = static_cast<int>(threadIdx.x) / 32;
-      const int lane = static_cast<int>(threadIdx.x) % 32;
-      if (lane == 0) counts[warp] = __popc(ballot);
-      __syncthreads();
-      int place = count;
-#pragma unroll
-      for (int i = 0; i < kThreads / 32; ++i) {
-        if (i < warp) place += counts[i];
-        count += counts[i];
-      }
-      if (match) found[place + __popc(ballot & ((1U << lane) - 1))] = at;
-      next += kThreads;
-      __syncthreads();
-    }
-    // What has been written for an earlier batch of the same id is added to.
-    const bool adds = add || !first_batch;
-    if (count > 0) {
-      for (int column = static_cast<int>(threadIdx.x) * V; column < columns;
-           column += kThreads * V) {
-        float sum[V] = {};
-        for (int k = 0; k < count; ++k) {
-          float values[V];
-          Load<V>(dy.At(found[k], column), values);
-#pragma unroll
-          for (int i = 0; i < V; ++i) sum[i] += values[i];
+  __syncthreads();
+  before += first + (warp == 0 ? 0 : sums[warp - 1]) - own;
+  if (id < count) ends[id] = before;
+}
+
+__global__ void ListRows(Indices ids, int rows, uint32_t* ends, int32_t* order) {
+  const int row = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (row < rows) order[atomicAdd(ends + ids[row], 1U)] = row;
+}
+
+// Sorts `count` of kFound numbers in shared memory; what lies behind them is overwritten.
+__device__ void SortFound(int* found, int count) {
+  int size = 1;
+  while (size < count) size *= 2;
+  for (int i = count + static_cast<int>(threadIdx.x); i < size; i += kThreads) found[i] = INT_MAX;
+  __syncthreads();
+  for (int width = 2; width <= size; width *= 2) {
+    for (int step = width / 2; step > 0; step /= 2) {
+      for (int i = static_cast<int>(threadIdx.x); i < size; i += kThreads) {
+        const int other = i ^ step;
+        const bool up = (i & width) == 0;
+        if (other > i && (found[i] > found[other]) == up) {
+          const int kept = found[i];
+          found[i] = found[other];
+          found[other] = kept;
         }
-#pragma unroll
-        for (int i = 0; i < V; ++i) sum[i] *= scale;
-        StoreOrAdd<V>(dtable.At(id, column), sum, adds);
       }
-      first_batch = false;
+      __syncthreads();
     }
+  }
+}
+
+// Rows with the id, from `next` on and in their order, until `found` is nearly full or there are no
+// more. Returns how many.
+__device__ int FindRows(const Indices& ids, int rows, int64_t id, int& next, int* found) {
+  __shared__ int counts[kThreads / 32];
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  int count = 0;
+  while (next < rows && count + kThreads <= kFound) {
+    const int at = next + static_cast<int>(threadIdx.x);
+    const bool match = at < rows && ids[at] == id;
+    const unsigned ballot = __ballot_sync(0xffffffffU, match);
+    if (lane == 0) counts[warp] = __popc(ballot);
+    __syncthreads();
+    int place = count;
+#pragma unroll
+    for (int i = 0; i < kThreads / 32; ++i) {
+      if (i < warp) place += counts[i];
+      count += counts[i];
+    }
+    if (match) found[place + __popc(ballot & ((1U << lane) - 1))] = at;
+    next += kThreads;
+    __syncthreads();
+  }
+  return count;
+}
+
+template <typename T, typename G>
+struct TableArgs {
+  Rows<const T> dy;
+  Indices ids;
+  int rows;
+  int columns;
+  const int32_t* order;
+  const uint32_t* ends;
+  Rows<G> dtable;
+  int64_t padding_row;
+  float scale;
+  bool add;
+};
+
+template <typename T, typename G, int V>
+__device__ void AddRows(const TableArgs<T, G>& args, int64_t id, const int* found, int count,
+                        bool add) {
+  for (int column = static_cast<int>(threadIdx.x) * V; column < args.columns;
+       column += kThreads * V) {
+    float sum[V] = {};
+#pragma unroll 4
+    for (int k = 0; k < count; ++k) {
+      float values[V];
+      Load<V>(args.dy.At(found[k], column), values);
+#pragma unroll
+      for (int i = 0; i < V; ++i) sum[i] += values[i];
+    }
+#pragma unroll
+    for (int i = 0; i < V; ++i) sum[i] *= args.scale;
+    StoreOrAdd<V>(args.dtable.At(id, column), sum, add);
+  }
+}
+
+// The block of the first place of an id adds up all its rows, in their order; the other blocks have
+// nothing to do.
+template <typename T, typename G, int V>
+__global__ void __launch_bounds__(kThreads) TableKernel(TableArgs<T, G> args) {
+  __shared__ int found[kFound];
+  const int place = static_cast<int>(blockIdx.x);
+  const int64_t id = args.ids[args.order[place]];
+  if (id == args.padding_row) return;
+  if (place > 0 && args.ids[args.order[place - 1]] == id) return;
+  const int count = static_cast<int>(args.ends[id]) - place;
+  if (count <= kFound) {
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
+      found[i] = args.order[place + i];
+    }
+    __syncthreads();
+    SortFound(found, count);
+    AddRows<T, G, V>(args, id, found, count, args.add);
+    return;
+  }
+  // Too many to sort: what has been written for the ones before is added to.
+  bool add = args.add;
+  for (int next = 0; next < args.rows;) {
+    const int some = FindRows(args.ids, args.rows, id, next, found);
+    if (some == 0) continue;
+    AddRows<T, G, V>(args, id, found, some, add);
+    add = true;
     __syncthreads();
   }
 }
@@ -119,18 +206,37 @@ void Zero(const Launch& launch, const TensorView& tensor) {
                   launch.stream);
 }
 
-void TableGradient(const OpCall& call, const Launch& launch, const TensorView& dy,
-                   const TensorView& ids, const TensorView& dtable, bool add) {
+void TableGradient(const OpCall& call, const Launch& launch, const TensorView& dtable, bool add) {
+  constexpr unsigned kMany = 1024;
+  const TensorView dy = call.inputs[0];
+  const Indices ids = IndicesOf(call.inputs[1]);
+  const auto rows = static_cast<int>(dy.rows());
+  const int64_t table = dtable.rows();
+  auto* ends = reinterpret_cast<uint32_t*>(WorkspaceOf(call));
+  auto* order = call.scratch[0].As<int32_t>();
+  const auto blocks = static_cast<unsigned>(CeilDiv(rows, kMany));
   if (!add) Zero(launch, dtable);
+  cudaMemsetAsync(ends, 0, static_cast<size_t>(table + 1) * sizeof(uint32_t), launch.stream);
+  CountIds<<<blocks, kMany, 0, launch.stream>>>(ids, rows, ends);
+  PlaceIds<<<static_cast<unsigned>(CeilDiv(table, kMany)), kMany, 0, launch.stream>>>(
+      ends, static_cast<int>(table), ends + table);
+  ListRows<<<blocks, kMany, 0, launch.stream>>>(ids, rows, ends, order);
   WithTypeAndWidth(dy.dtype, IsWide(dy) && IsWide(dtable), [&](auto tag, auto width) {
     using T = typename decltype(tag)::Type;
     constexpr int V = decltype(width)::kValue;
     const auto run = [&](auto gradient) {
       using G = typename decltype(gradient)::Type;
-      TableKernel<T, G, V><<<static_cast<unsigned>(dy.rows()), kThreads, 0, launch.stream>>>(
-          RowsOf<const T>(dy), IndicesOf(ids), static_cast<int>(dy.rows()),
-          static_cast<int>(dy.cols()), RowsOf<G>(dtable), call.attributes.padding_row,
-          call.attributes.embedding_scale, add);
+      TableKernel<T, G, V><<<static_cast<unsigned>(rows), kThreads, 0, launch.stream>>>(
+          {.dy = RowsOf<const T>(dy),
+           .ids = ids,
+           .rows = rows,
+           .columns = static_cast<int>(dy.cols()),
+           .order = order,
+           .ends = ends,
+           .dtable = RowsOf<G>(dtable),
+           .padding_row = call.attributes.padding_row,
+           .scale = call.attributes.embedding_scale,
+           .add = add});
     };
     if (dtable.dtype == DType::kFloat32) return run(Tag<float>{});
     HEADROOM_CHECK(dtable.dtype == dy.dtype, "a table's gradient of a third type");
@@ -182,7 +288,7 @@ void RunEmbeddingBackward(const OpCall& call, const Launch& launch) {
   const TensorView dpositions = Operand(call.outputs, 1);
   const TensorView dtypes = Operand(call.outputs, 2);
   const bool add = AddsToWeight(call);
-  if (dtable) TableGradient(call, launch, dy, call.inputs[1], dtable, add);
+  if (dtable) TableGradient(call, launch, dtable, add);
   if (dpositions) PositionGradient(call, launch, dy, dpositions, add);
   if (!dtypes) return;
   auto* room = reinterpret_cast<float*>(WorkspaceOf(call));

@@ -10,6 +10,7 @@
 // No sum depends on the order of blocks: the gradients of the scores of some sequences go through
 // the workspace, from the pass over keys to a product with the keys; where they do not fit, the
 // pass over queries computes them again.
+#include "engine/cuda/async_copy.cuh"
 #include "engine/cuda/attention.cuh"
 #include "engine/cuda/workspace.h"
 
@@ -19,10 +20,6 @@ namespace {
 constexpr int kTile = kAttentionTile;  // queries and keys of a block
 constexpr int kThreads = 128;
 constexpr float kLog2e = 1.4426950408889634F;
-
-__device__ uint32_t SharedAddress(const void* at) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
-}
 
 // A tile of [kTile, D] 16-bit elements. 16-byte pieces of a row are permuted, so that neither rows
 // nor columns meet in a bank.
@@ -36,16 +33,6 @@ struct Tile {
     return base + static_cast<uint32_t>((row * kPieces + (piece ^ (row & 7))) * 16);
   }
 };
-
-__device__ void CopyPiece(uint32_t to, const void* from, bool valid) {
-  const int bytes = valid ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
-}
-__device__ void Commit() { asm volatile("cp.async.commit_group;"); }
-template <int N>
-__device__ void WaitFor() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(N));
-}
 
 // Starts loading rows of one head; what lies beyond `rows` becomes 0.
 template <int D, typename T>
@@ -181,10 +168,12 @@ __device__ void StoreRows(const float (&out)[D / 8][4], float low, float high, T
 
 // Which of four neighbouring elements are kept, as bits.
 __device__ uint32_t KeptBits(const DropoutMask& mask, uint64_t element) {
-  const auto words = Philox(mask.Counter(element / 4), mask.key);
+  const auto words = Philox(mask.Counter(element / 8), mask.key);
   uint32_t bits = 0;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) bits |= words[i] >= mask.threshold ? 1U << i : 0U;
+  for (int i = 0; i < 4; ++i) {
+    bits |= DropoutMask::Half(words[i], element) >= mask.threshold ? 1U << i : 0U;
+  }
   return bits;
 }
 

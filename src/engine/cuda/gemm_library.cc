@@ -130,8 +130,8 @@ Result<std::unique_ptr<GemmLibrary>> GemmLibrary::Open() {
   }
   if (library == nullptr) {
     return Error::BadInput(
-        "cuBLAS is missing: libcublasLt.so.13 of CUDA 13 is in no library path "
-        "(LD_LIBRARY_PATH), or train with --device cpu");
+        "cuBLAS is missing: put libcublasLt.so.13 of CUDA 13 into a library path "
+        "(LD_LIBRARY_PATH), or add --device cpu");
   }
   std::unique_ptr<GemmLibrary> result(new GemmLibrary);
   Functions& f = *result->functions_;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "engine/cuda/async_copy.cuh"
 #include "engine/cuda/device_types.cuh"
 
 namespace headroom::engine::cuda {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kCachedThreads = 1024;
-constexpr size_t kLeastCached = 16 << 10;  // below, a row is in a cache anyway
+constexpr int kStreamThreads = 1024;
+constexpr int64_t kLeastStreamed = 16 << 10;  // below, a row is in a cache anyway
 
 template <typename T>
 struct LossArgs {
@@ -42,8 +43,8 @@ __device__ MaxSum WarpJoined(MaxSum x) {
   return x;
 }
 
-__device__ MaxSum BlockJoined(MaxSum x) {
-  __shared__ MaxSum room[32];
+// `room` is in use until the block's next barrier.
+__device__ MaxSum BlockJoined(MaxSum x, MaxSum* room) {
   const int warps = static_cast<int>(blockDim.x) / 32;
   x = WarpJoined(x);
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -52,73 +53,177 @@ __device__ MaxSum BlockJoined(MaxSum x) {
   return WarpJoined(lane < warps ? room[lane] : MaxSum{-INFINITY, 0});
 }
 
+// What a row adds to the loss, from the log-sum of its logits and, with smoothing, from their sum.
+template <typename T>
+__device__ float RowLoss(const LossArgs<T>& args, float log_sum, float target, float plain) {
+  const float nll = log_sum - target;
+  if (args.smoothing == 0) return nll;
+  const float uniform = log_sum - plain / static_cast<float>(args.columns);
+  return (1 - args.smoothing) * nll + args.smoothing * uniform;
+}
+
+// How many of the V elements from `column` on are no padding.
+template <int V>
+__device__ int ColumnsFrom(int column, int columns) {
+  return columns - column < V ? columns - column : V;
+}
+
+// Adds V logits to a sum of exponentials.
+template <typename T, int V>
+__device__ void AddLogits(const float (&x)[V], int count, MaxSum& sum) {
+  float max = sum.max;
+#pragma unroll
+  for (int i = 0; i < V; ++i) max = i < count ? fmaxf(max, x[i]) : max;
+  if (max == -INFINITY) return;
+  sum.sum *= Exp<T>(sum.max - max);
+  sum.max = max;
+#pragma unroll
+  for (int i = 0; i < V; ++i) sum.sum += i < count ? Exp<T>(x[i] - max) : 0.0F;
+}
+
+// From logits of one row to their gradients.
+template <typename T>
+struct RowGradient {
+  float log_sum;
+  float factor;
+  float spread;  // of the label's probability, over all columns
+  float kept;
+  int label;
+
+  template <int V>
+  __device__ void Apply(int column, int columns, float (&x)[V]) const {
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] = (Exp<T>(x[i] - log_sum) - spread) * factor;
+    const int at = label - column;
+    if (at >= 0 && at < V) {
+#pragma unroll
+      for (int i = 0; i < V; ++i) x[i] -= i == at ? kept * factor : 0.0F;
+    }
+    if (column + V <= columns) return;
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] = column + i < columns ? x[i] : 0.0F;
+  }
+};
+
+template <typename T>
+__device__ RowGradient<T> GradientOf(const LossArgs<T>& args) {
+  return {.factor = args.step->loss_scale / args.step->targets,
+          .spread = args.smoothing / static_cast<float>(args.columns),
+          .kept = 1 - args.smoothing};
+}
+
+// A row that is ignored.
+template <typename T, int V>
+__device__ void StoreNothing(const LossArgs<T>& args, int64_t row) {
+  if (threadIdx.x == 0) args.losses[row] = 0;
+  if (!args.training) return;
+  const float zero[V] = {};
+  for (int c = static_cast<int>(threadIdx.x) * V; c < args.columns;
+       c += static_cast<int>(blockDim.x) * V) {
+    Store<V>(args.logits.At(row, c), zero);
+  }
+}
+
 // One row a block: a pass for the log-sum, a second that turns the logits into their gradient. V
-// elements that lie beyond the columns are padding of the row. A cached row is read once: the
-// second pass finds it in shared memory.
-template <typename T, int V, bool kCached>
-__global__ void __launch_bounds__(kCachedThreads) LossKernel(LossArgs<T> args) {
-  extern __shared__ __align__(16) uint8_t cached[];
-  auto* cache = reinterpret_cast<Packed<T, V>*>(cached);
+// elements that lie beyond the columns are padding of the row.
+template <typename T, int V>
+__global__ void __launch_bounds__(kThreads) LossKernel(LossArgs<T> args) {
+  __shared__ MaxSum joined[32];
   __shared__ float room[32];
-  const int threads = static_cast<int>(blockDim.x);
   const int64_t row = blockIdx.x;
   const int64_t label = args.labels[args.first_label + row];
   const int columns = args.columns;
-  if (label == args.ignore_index) {
-    if (threadIdx.x == 0) args.losses[row] = 0;
-    if (!args.training) return;
-    const float zero[V] = {};
-    for (int c = static_cast<int>(threadIdx.x) * V; c < columns; c += threads * V) {
-      Store<V>(args.logits.At(row, c), zero);
-    }
-    return;
-  }
+  if (label == args.ignore_index) return StoreNothing<T, V>(args, row);
   MaxSum sum{-INFINITY, 0};
   float plain[1] = {};
-  for (int c = static_cast<int>(threadIdx.x) * V; c < columns; c += threads * V) {
+#pragma unroll 2
+  for (int c = static_cast<int>(threadIdx.x) * V; c < columns; c += kThreads * V) {
     float x[V];
     Load<V>(args.logits.At(row, c), x);
-    if constexpr (kCached) Store<V>(cache[c / V].values, x);
-    float max = sum.max;
+    const int count = ColumnsFrom<V>(c, columns);
+    AddLogits<T, V>(x, count, sum);
 #pragma unroll
-    for (int i = 0; i < V; ++i) {
-      if (c + i >= columns) x[i] = -INFINITY;
-      max = fmaxf(max, x[i]);
-    }
-    sum.sum = max == -INFINITY ? 0.0F : sum.sum * __expf(sum.max - max);
-    sum.max = max;
-#pragma unroll
-    for (int i = 0; i < V; ++i) {
-      if (c + i >= columns) continue;
-      sum.sum += expf(x[i] - max);
-      plain[0] += x[i];
-    }
+    for (int i = 0; i < V; ++i) plain[0] += i < count ? x[i] : 0.0F;
   }
-  sum = BlockJoined(sum);
-  const float log_sum = sum.max + logf(sum.sum);
+  sum = BlockJoined(sum, joined);
+  RowGradient<T> gradient = GradientOf(args);
+  gradient.log_sum = sum.max + logf(sum.sum);
+  gradient.label = static_cast<int>(label);
   if (args.smoothing != 0) BlockSum<1>(plain, room);
   const float target = ToFloat(*args.logits.At(row, label));
   __syncthreads();
-  if (threadIdx.x == 0) {
-    const float nll = log_sum - target;
-    const float uniform = log_sum - plain[0] / static_cast<float>(columns);
-    args.losses[row] =
-        args.smoothing == 0 ? nll : (1 - args.smoothing) * nll + args.smoothing * uniform;
-  }
+  if (threadIdx.x == 0) args.losses[row] = RowLoss(args, gradient.log_sum, target, plain[0]);
   if (!args.training) return;
-  const float factor = args.step->loss_scale / args.step->targets;
-  const float kept = 1 - args.smoothing;
-  const float spread = args.smoothing / static_cast<float>(columns);
-  for (int c = static_cast<int>(threadIdx.x) * V; c < columns; c += threads * V) {
+#pragma unroll 2
+  for (int c = static_cast<int>(threadIdx.x) * V; c < columns; c += kThreads * V) {
     float x[V];
-    Load<V>(kCached ? cache[c / V].values : args.logits.At(row, c), x);
-#pragma unroll
-    for (int i = 0; i < V; ++i) {
-      x[i] = (expf(x[i] - log_sum) - spread) * factor;
-      if (c + i == label) x[i] -= kept * factor;
-      if (c + i >= columns) x[i] = 0;
-    }
+    Load<V>(args.logits.At(row, c), x);
+    gradient.Apply(c, columns, x);
     Store<V>(args.logits.At(row, c), x);
+  }
+}
+
+// The same for training, with rows on their way into shared memory while the one before them is
+// computed: a logit is read once and written once. A thread sees the vectors that it asked for
+// itself, so that only the sums need the block.
+template <typename T>
+__global__ void __launch_bounds__(kStreamThreads, 1) LossStreamKernel(LossArgs<T> args, int rows) {
+  constexpr int V = 16 / sizeof(T);
+  extern __shared__ __align__(16) uint8_t rooms[];
+  __shared__ MaxSum joined[2][32];
+  __shared__ float room[32];
+  const int columns = args.columns;
+  const int vectors = (columns + V - 1) / V;
+  auto* buffers = reinterpret_cast<Packed<T, V>*>(rooms);
+  const auto fetch = [&](int64_t row, int turn) {
+    if (row < rows && args.labels[args.first_label + row] != args.ignore_index) {
+      const uint32_t to = SharedAddress(buffers + turn * vectors);
+      for (int v = static_cast<int>(threadIdx.x); v < vectors; v += kStreamThreads) {
+        CopyPiece(to + v * 16, args.logits.At(row, static_cast<int64_t>(v) * V), true);
+      }
+    }
+    Commit();
+  };
+  int turn = 0;
+  RowGradient<T> gradient = GradientOf(args);
+  int sums = 0;  // whose turn it is among the rooms for sums: a row that is ignored has none
+  fetch(blockIdx.x, turn);
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 1) {
+    fetch(row + gridDim.x, turn ^ 1);
+    const int64_t label = args.labels[args.first_label + row];
+    if (label == args.ignore_index) {
+      StoreNothing<T, V>(args, row);
+      continue;
+    }
+    WaitFor<1>();
+    const Packed<T, V>* mine = buffers + turn * vectors;
+    MaxSum sum{-INFINITY, 0};
+    for (int v = static_cast<int>(threadIdx.x); v < vectors; v += kStreamThreads) {
+      float x[V];
+      Load<V>(mine[v].values, x);
+      AddLogits<T, V>(x, ColumnsFrom<V>(v * V, columns), sum);
+    }
+    float plain[1] = {};
+    for (int v = static_cast<int>(threadIdx.x); v < vectors && args.smoothing != 0;
+         v += kStreamThreads) {
+      const int count = ColumnsFrom<V>(v * V, columns);
+      for (int i = 0; i < count; ++i) plain[0] += ToFloat(mine[v].values[i]);
+    }
+    sum = BlockJoined(sum, joined[sums]);
+    sums ^= 1;
+    gradient.log_sum = sum.max + logf(sum.sum);
+    gradient.label = static_cast<int>(label);
+    if (args.smoothing != 0) BlockSum<1>(plain, room);
+    if (static_cast<int>(threadIdx.x) == gradient.label / V % kStreamThreads) {
+      const float target = ToFloat(mine[gradient.label / V].values[gradient.label % V]);
+      args.losses[row] = RowLoss(args, gradient.log_sum, target, plain[0]);
+    }
+    for (int v = static_cast<int>(threadIdx.x); v < vectors; v += kStreamThreads) {
+      float x[V];
+      Load<V>(mine[v].values, x);
+      gradient.Apply(v * V, columns, x);
+      Store<V>(args.logits.At(row, static_cast<int64_t>(v) * V), x);
+    }
   }
 }
 
@@ -137,14 +242,28 @@ __global__ void AddLosses(const float* losses, int rows, float* loss) {
   *loss += static_cast<float>(sum);
 }
 
-// What a block can have beside the few bytes of its own.
-size_t SharedMemory() {
-  constexpr int kOwn = 1024;
+int Attribute(cudaDeviceAttr attribute) {
   int device = 0;
-  int bytes = 0;
+  int value = 0;
   cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  return static_cast<size_t>(std::max(bytes - kOwn, 0));
+  cudaDeviceGetAttribute(&value, attribute, device);
+  return value;
+}
+
+// Whether rows are long enough, and two of them fit into a block's shared memory.
+template <typename T>
+bool RunStream(const LossArgs<T>& args, int64_t rows, cudaStream_t stream) {
+  constexpr int64_t kOwn = 1024;
+  const int64_t bytes = CeilDiv(args.columns * sizeof(T), 16) * 16;
+  if (!args.training || bytes < kLeastStreamed) return false;
+  if (2 * bytes > Attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwn) return false;
+  const auto kernel = LossStreamKernel<T>;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       static_cast<int>(2 * bytes));
+  const int64_t blocks = std::min<int64_t>(rows, Attribute(cudaDevAttrMultiProcessorCount));
+  kernel<<<static_cast<unsigned>(blocks), kStreamThreads, static_cast<size_t>(2 * bytes), stream>>>(
+      args, static_cast<int>(rows));
+  return true;
 }
 
 }  // namespace
@@ -166,16 +285,8 @@ void CrossEntropyRows(const OpCall& call, const Launch& launch, const TensorView
                            .step = launch.scalars,
                            .losses = row_losses,
                            .training = call.step.training};
-    const auto rows = static_cast<unsigned>(logits.rows());
-    const size_t bytes = static_cast<size_t>(CeilDiv(logits.cols(), V) * V) * sizeof(T);
-    if (V > 1 && call.step.training && bytes >= kLeastCached && bytes <= SharedMemory()) {
-      const auto kernel = LossKernel<T, V, true>;
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(bytes));
-      kernel<<<rows, kCachedThreads, bytes, launch.stream>>>(args);
-    } else {
-      LossKernel<T, V, false><<<rows, kThreads, 0, launch.stream>>>(args);
-    }
+    if (wide && RunStream(args, logits.rows(), launch.stream)) return;
+    LossKernel<T, V><<<static_cast<unsigned>(logits.rows()), kThreads, 0, launch.stream>>>(args);
   });
   AddLosses<<<1, 1024, 0, launch.stream>>>(row_losses, static_cast<int>(logits.rows()),
                                            loss.As<float>());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A block takes a row; what it normalises stays in registers between the passes over it.
+// A block or a warp takes a row; what it normalises stays in registers between the passes over it.
 #include "engine/cuda/device_types.cuh"
 #include "engine/cuda/workspace.h"
 
@@ -107,6 +107,85 @@ __global__ void __launch_bounds__(1024) NormKernel(NormArgs<T> args) {
   }
 }
 
+// The same for short rows: one for each warp, which waits for nobody. N vectors of 8 a lane, asked
+// for before anything is computed.
+constexpr int kWarpRows = 4;  // of a block
+constexpr int kMostWarpVectors = 4;
+
+template <typename T, int N>
+__global__ void __launch_bounds__(kWarpRows * 32, 6)
+    NormWarpKernel(NormArgs<T> args, int64_t rows) {
+  constexpr int V = 8;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarpRows + threadIdx.x / 32;
+  if (row >= rows) return;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const DropoutMask mask = args.dropout.Mask();
+  Packed<T, V> x[N] = {};  // at last the sum, which has this type anyway
+  Packed<T, V> residual[N] = {};
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    const int column = (k * 32 + lane) * V;
+    if (column >= args.columns) continue;
+    x[k] = *reinterpret_cast<const Packed<T, V>*>(args.x.At(row, column));
+    if (args.residual.data == nullptr) continue;
+    residual[k] = *reinterpret_cast<const Packed<T, V>*>(args.residual.At(row, column));
+  }
+  float total = 0;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    const int column = (k * 32 + lane) * V;
+    if (column >= args.columns) continue;
+    if (args.residual.data != nullptr) {
+      float factors[V];
+      if (mask.threshold != 0) {
+        DropFactors<V>(mask, static_cast<uint64_t>(row * args.columns + column), factors);
+      }
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        float value = ToFloat(x[k].values[i]);
+        if (mask.threshold != 0) value *= factors[i];
+        x[k].values[i] = FromFloat<T>(value + ToFloat(residual[k].values[i]));
+      }
+      if (args.sum.data != nullptr) {
+        *reinterpret_cast<Packed<T, V>*>(args.sum.At(row, column)) = x[k];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < V; ++i) total += ToFloat(x[k].values[i]);
+  }
+  const auto columns = static_cast<float>(args.columns);
+  const float mean = args.centred ? WarpSum(total) / columns : 0.0F;
+  float squares = 0;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    if ((k * 32 + lane) * V >= args.columns) continue;
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      const float away = ToFloat(x[k].values[i]) - mean;
+      squares += away * away;
+    }
+  }
+  const float rstd = 1.0F / sqrtf(WarpSum(squares) / columns + args.eps);
+  if (lane == 0) {
+    if (args.mean != nullptr) args.mean[row] = mean;
+    if (args.rstd != nullptr) args.rstd[row] = rstd;
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    const int column = (k * 32 + lane) * V;
+    if (column >= args.columns) continue;
+    float scale[V];
+    float shift[V] = {};
+    Load<V>(args.gamma + column, scale);
+    if (args.beta != nullptr) Load<V>(args.beta + column, shift);
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      scale[i] = (ToFloat(x[k].values[i]) - mean) * rstd * scale[i] + shift[i];
+    }
+    Store<V>(args.y.At(row, column), scale);
+  }
+}
+
 template <typename T>
 struct NormBackwardArgs {
   Rows<const T> dy, x, dsum;
@@ -209,8 +288,8 @@ __global__ void __launch_bounds__(1024) NormBackwardKernel(NormBackwardArgs<T> a
 
 // The same for rows that a group of threads reads at once, 8 columns a thread: each thread keeps to
 // its columns, so that their sums need few registers, and groups wait for nobody but themselves.
-constexpr int kGroupedThreads = 512;
-constexpr int kMostGroups = 8;  // each has a named barrier, of which a block has 16
+constexpr int kGroupedThreads = 384;  // of which two blocks have room
+constexpr int kMostGroups = 8;        // each has a named barrier, of which a block has 16
 
 struct RowGroups {
   int width = 0;  // threads of a row, whole warps
@@ -230,85 +309,84 @@ __device__ void GroupBarrier(int group, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "r"(threads) : "memory");
 }
 
-template <typename T, int kThreads, int kPair>
-__global__ void __launch_bounds__(kThreads)
+// What a thread reads of a row.
+template <typename T>
+struct RowPart {
+  Packed<T, 8> dy, x, dsum;
+  float mean;
+  float rstd;
+};
+
+template <typename T>
+__device__ RowPart<T> LoadRow(const NormBackwardArgs<T>& args, int64_t row, int column) {
+  RowPart<T> part = {};
+  if (row >= args.rows) return part;
+  if (column < args.columns) {
+    part.dy = *reinterpret_cast<const Packed<T, 8>*>(args.dy.At(row, column));
+    part.x = *reinterpret_cast<const Packed<T, 8>*>(args.x.At(row, column));
+    if (args.dsum.data != nullptr) {
+      part.dsum = *reinterpret_cast<const Packed<T, 8>*>(args.dsum.At(row, column));
+    }
+  }
+  part.mean = args.mean != nullptr ? args.mean[row] : 0.0F;
+  part.rstd = args.rstd[row];
+  return part;
+}
+
+// The next row is on its way while one is computed.
+template <typename T, int kThreads>
+__global__ void __launch_bounds__(kThreads, kThreads == kGroupedThreads ? 2 : 1)
     NormBackwardGroupKernel(NormBackwardArgs<T> args, RowGroups groups) {
   constexpr int V = 8;
   extern __shared__ float room[];  // [groups, 2, columns]
-  __shared__ float sums[2][kPair * 2][32];
+  __shared__ float2 sums[2][32];   // by warp: of dy gamma, and of that times the normalised row
   const int group = static_cast<int>(threadIdx.x) / groups.width;
   const int thread = static_cast<int>(threadIdx.x) % groups.width;
   const int column = thread * V;
   const bool mine = column < args.columns;
   const int warps = groups.width / 32;
   const int first_warp = group * warps;
-  const int lane = thread % 32;
   const float share = 1.0F / static_cast<float>(args.columns);
   const DropoutMask mask = args.dropout.Mask();
   float gamma[V] = {};
   if (mine) Load<V>(args.gamma + column, gamma);
   float dgamma[V] = {};
   float dbeta[V] = {};
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * groups.count * kPair;
-  int turn = 0;
-  for (int64_t row = (static_cast<int64_t>(blockIdx.x) * groups.count + group) * kPair;
-       row < args.rows; row += stride, turn ^= 1) {
-    Packed<T, V> dys[kPair] = {};
-    Packed<T, V> xs[kPair] = {};
-    Packed<T, V> dsums[kPair] = {};
-    float mean[kPair] = {};
-    float rstd[kPair] = {};
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * groups.count;
+  int64_t row = static_cast<int64_t>(blockIdx.x) * groups.count + group;
+  RowPart<T> next = LoadRow(args, row, column);
+  for (int turn = 0; row < args.rows; row += stride, turn ^= 1) {
+    const RowPart<T> part = next;
+    next = LoadRow(args, row + stride, column);
+    float2 sum = {0, 0};
 #pragma unroll
-    for (int r = 0; r < kPair; ++r) {
-      if (row + r >= args.rows) continue;
-      if (mine) {
-        dys[r] = *reinterpret_cast<const Packed<T, V>*>(args.dy.At(row + r, column));
-        xs[r] = *reinterpret_cast<const Packed<T, V>*>(args.x.At(row + r, column));
-        if (args.dsum.data != nullptr) {
-          dsums[r] = *reinterpret_cast<const Packed<T, V>*>(args.dsum.At(row + r, column));
-        }
-      }
-      mean[r] = args.mean != nullptr ? args.mean[row + r] : 0.0F;
-      rstd[r] = args.rstd[row + r];
+    for (int i = 0; i < V; ++i) {
+      const float dy = ToFloat(part.dy.values[i]);
+      const float normal = (ToFloat(part.x.values[i]) - part.mean) * part.rstd;
+      dgamma[i] += dy * normal;
+      dbeta[i] += dy;
+      sum.x += dy * gamma[i];
+      sum.y += dy * gamma[i] * normal;
     }
-    float part[kPair * 2] = {};
-#pragma unroll
-    for (int r = 0; r < kPair; ++r) {
-#pragma unroll
-      for (int i = 0; i < V; ++i) {
-        const float dy = ToFloat(dys[r].values[i]);
-        const float normal = (ToFloat(xs[r].values[i]) - mean[r]) * rstd[r];
-        dgamma[i] += dy * normal;
-        dbeta[i] += dy;
-        part[2 * r] += dy * gamma[i];
-        part[2 * r + 1] += dy * gamma[i] * normal;
-      }
-    }
-#pragma unroll
-    for (int k = 0; k < kPair * 2; ++k) {
-      part[k] = WarpSum(part[k]);
-      if (lane == 0) sums[turn][k][first_warp + thread / 32] = part[k];
-    }
+    sum = {WarpSum(sum.x), WarpSum(sum.y)};
+    if (thread % 32 == 0) sums[turn][first_warp + thread / 32] = sum;
     GroupBarrier(group, groups.width);
-#pragma unroll
-    for (int k = 0; k < kPair * 2; ++k) {
-      part[k] = WarpSum(lane < warps ? sums[turn][k][first_warp + lane] : 0.0F);
+    sum = sums[turn][first_warp];
+    for (int i = 1; i < warps; ++i) {
+      sum.x += sums[turn][first_warp + i].x;
+      sum.y += sums[turn][first_warp + i].y;
     }
     if (!mine) continue;
+    const float shift = args.centred ? sum.x * share : 0.0F;
+    const float slope = sum.y * share;
+    float dx[V];
 #pragma unroll
-    for (int r = 0; r < kPair; ++r) {
-      if (row + r >= args.rows) continue;
-      const float shift = args.centred ? part[2 * r] * share : 0.0F;
-      const float slope = part[2 * r + 1] * share;
-      float dx[V];
-#pragma unroll
-      for (int i = 0; i < V; ++i) {
-        const float normal = (ToFloat(xs[r].values[i]) - mean[r]) * rstd[r];
-        dx[i] = rstd[r] * (ToFloat(dys[r].values[i]) * gamma[i] - shift - normal * slope) +
-                ToFloat(dsums[r].values[i]);
-      }
-      StoreGradients<T, V>(args, mask, row + r, column, dx);
+    for (int i = 0; i < V; ++i) {
+      const float normal = (ToFloat(part.x.values[i]) - part.mean) * part.rstd;
+      dx[i] = part.rstd * (ToFloat(part.dy.values[i]) * gamma[i] - shift - normal * slope) +
+              ToFloat(part.dsum.values[i]);
     }
+    StoreGradients<T, V>(args, mask, row, column, dx);
   }
   float* part = args.parts + static_cast<int64_t>(blockIdx.x) * 2 * args.columns;
   float* kept = groups.count == 1 ? part : room + static_cast<int64_t>(group) * 2 * args.columns;
@@ -348,6 +426,8 @@ __global__ void __launch_bounds__(1024) AddParts(const float* parts, int count, 
   if (threadIdx.x == 0 && target < columns) WriteOrAdd(out, dtype, target, total, add);
 }
 
+constexpr int kRowsAhead = 8;  // that a thread asks for before it adds them
+
 // Sums of 32 * V columns over one group of rows. The last block of its columns adds the groups, in
 // their order.
 template <typename T, int V>
@@ -362,12 +442,19 @@ __global__ void ColumnSums(Rows<const T> x, int64_t rows, int columns, float* pa
   const int column = static_cast<int>(blockIdx.x * 32 + threadIdx.x) * V;
   float sum[V] = {};
   if (column < columns) {
-    for (int64_t row = first + threadIdx.y; row < last; row += 8) {
-      if (has_index && index[row] != wanted) continue;
-      float values[V];
-      Load<V>(x.At(row, column), values);
+    for (int64_t row = first + threadIdx.y; row < last; row += kRowsAhead * 8) {
+      Packed<T, V> values[kRowsAhead] = {};
 #pragma unroll
-      for (int i = 0; i < V; ++i) sum[i] += values[i];
+      for (int k = 0; k < kRowsAhead; ++k) {
+        const int64_t at = row + k * 8;
+        if (at >= last || (has_index && index[at] != wanted)) continue;
+        values[k] = *reinterpret_cast<const Packed<T, V>*>(x.At(at, column));
+      }
+#pragma unroll
+      for (int k = 0; k < kRowsAhead; ++k) {
+#pragma unroll
+        for (int i = 0; i < V; ++i) sum[i] += ToFloat(values[k].values[i]);
+      }
     }
   }
 #pragma unroll
@@ -439,6 +526,20 @@ void RunNorm(const OpCall& call, const Launch& launch) {
                            .columns = static_cast<int>(x.cols()),
                            .eps = call.attributes.eps,
                            .centred = call.attributes.norm == graph::NormKind::kLayerNorm};
+    if constexpr (V == 8) {
+      const int64_t each = CeilDiv(x.cols(), V * 32);
+      if (each <= kMostWarpVectors) {
+        const auto blocks = static_cast<unsigned>(CeilDiv(x.rows(), kWarpRows));
+        const auto run = [&](auto vectors) {
+          NormWarpKernel<T, decltype(vectors)::kValue>
+              <<<blocks, kWarpRows * 32, 0, launch.stream>>>(args, x.rows());
+        };
+        if (each == 1) return run(Width<1>{});
+        if (each == 2) return run(Width<2>{});
+        if (each == 3) return run(Width<3>{});
+        return run(Width<4>{});
+      }
+    }
     const RowPlan plan = PlanRow(x.cols(), V);
     WithVectors(plan.vectors, [&](auto vectors) {
       NormKernel<T, V, decltype(vectors)::kValue>
@@ -485,10 +586,11 @@ void RunNormBackward(const OpCall& call, const Launch& launch) {
         const size_t bytes =
             groups.count == 1 ? 0
                               : 2 * sizeof(float) * static_cast<size_t>(groups.count * dy.cols());
-        // Rows of a group at a time: as many as registers hold.
-        const auto kernel = groups.threads() <= kGroupedThreads
-                                ? NormBackwardGroupKernel<T, kGroupedThreads, 2>
-                                : NormBackwardGroupKernel<T, 1024, 1>;
+        auto* kernel = NormBackwardGroupKernel<T, 1024>;
+        if (groups.threads() <= 512) kernel = NormBackwardGroupKernel<T, 512>;
+        if (groups.threads() <= kGroupedThreads) {
+          kernel = NormBackwardGroupKernel<T, kGroupedThreads>;
+        }
         kernel<<<blocks, groups.threads(), bytes, launch.stream>>>(args, groups);
         return;
       }

@@ -33,6 +33,13 @@ int64_t GradNormBytes(const Graph& graph, const Op& op) {
   return 2 * kFloat * chunks;
 }
 
+// Where the list of each id's rows ends, and how much of the list is taken.
+int64_t EmbeddingBackwardBytes(const Graph& graph, const Op& op) {
+  const TensorId table = op.outputs[0];
+  if (table == graph::kNoTensor) return 0;
+  return static_cast<int64_t>(sizeof(uint32_t)) * (graph.tensor(table).shape[0] + 1);
+}
+
 int64_t GemmBytes(int64_t elements) { return std::min(kGemmWorkspace, (1 << 16) + 64 * elements); }
 
 // What the deterministic backward pass of cuDNN 9.14 to 9.19 keeps on Hopper: the gradients of the
@@ -123,7 +130,8 @@ int64_t WorkspaceBytes(const Graph& graph, const Op& op) {
     case OpKind::kNormBackward:
       return 2 * kFloat * kNormParts * Columns(graph, op.inputs[0]);
     case OpKind::kEmbeddingBackward:
-      return kFloat * kSumParts * Columns(graph, op.inputs[0]);
+      return std::max(kFloat * kSumParts * Columns(graph, op.inputs[0]),
+                      EmbeddingBackwardBytes(graph, op));
     case OpKind::kAttention:
     case OpKind::kAttentionBackward:
       return AttentionBytes(graph, op);
