@@ -8,6 +8,7 @@
 //             float32, results agree to 1e-5 of their norm. Bytes that are no output stay.
 //   models    loss and gradients of whole micro-steps, and masters after an update
 //   bits      two runs, graph against stream, block recompute against none: the same bytes
+//   updates   of bfloat16 weights without masters, and whole runs; cuda_update_parity.cc
 //   cudnn     the first three again with attention by cuDNN, where its mask is no matter: ops and
 //             models without dropout of attention, bits with it; cuda_attention_parity.cc
 #include <algorithm>
@@ -21,6 +22,7 @@
 
 #include "base/check.h"
 #include "cuda_attention_parity.h"
+#include "cuda_update_parity.h"
 #include "engine/cpu/cpu_ops.h"
 #include "engine/cuda/cuda_backend.h"
 #include "engine/half.h"
@@ -416,8 +418,12 @@ void CompareCudnn(Case test, std::map<std::string, Worst>& worst) {
   CompareModel(test);
 }
 
+int Summary() {
+  std::printf("%d checks failed\n", failures);
+  return failures == 0 ? 0 : 1;
+}
+
 int Main(bool quick, bool cudnn_alone) {
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::map<std::string, Worst> worst;
   std::map<std::string, Worst> cudnn_worst;
   for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
@@ -449,18 +455,28 @@ int Main(bool quick, bool cudnn_alone) {
     std::printf("op     %-36s %5d outputs, error %.2f of the CPU's at most, float32 %.1e\n",
                 name.c_str(), most.count, most.ratio, most.relative);
   }
-  std::printf("%d checks failed\n", failures);
-  return failures == 0 ? 0 : 1;
+  return Summary();
+}
+
+int Updates(bool runs) {
+  CheckUpdates();
+  if (runs) CheckRuns();
+  return Summary();
 }
 
 }  // namespace
 }  // namespace headroom::engine
 
 // --quick: three models in bfloat16, for compute-sanitizer. --cudnn: what is of cuDNN alone.
+// --updates: updates and runs alone.
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const auto has = [&](const char* word) {
     return std::find(words.begin(), words.end(), word) != words.end();
   };
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  int failed = 0;
+  if (!has("--cudnn")) failed = headroom::engine::Updates(!has("--quick"));
+  if (has("--updates")) return failed;
   return headroom::engine::Main(has("--quick"), has("--cudnn"));
 }

@@ -42,18 +42,32 @@ Bytes OutsideArena() {
   return sum;
 }
 
+std::string Joined(const std::vector<std::string>& changes) {
+  std::string text;
+  for (const std::string& change : changes) text += (text.empty() ? "" : ", ") + change;
+  return text;
+}
+
 std::string BudgetLine(const engine::BudgetPlan& plan, Bytes budget) {
-  std::string changes;
-  for (const std::string& change : plan.changes) changes += (changes.empty() ? "" : ", ") + change;
+  const std::string changes = Joined(plan.changes);
   if (changes.empty()) return Format("inside the budget of {} as asked", FormatBytes(budget));
-  return Format("{}: the cheapest inside the budget of {}, about {:.0f} % more time", changes,
-                FormatBytes(budget), 100 * plan.cost);
+  return Format("{}: the cheapest inside the budget of {}{}, about {:.0f} % more time", changes,
+                FormatBytes(budget), plan.options.deterministic ? " that keeps every bit" : "",
+                100 * plan.cost);
 }
 
 // `outside` lies beside each arena.
 std::string OverBudget(const engine::BudgetAnswer& answer, Bytes budget, Bytes outside) {
+  const Bytes least = answer.smallest.arena + outside;
   std::string message = Format("does not fit {}: the least it can do with is {}",
-                               FormatBytes(budget), FormatBytes(answer.smallest.arena + outside));
+                               FormatBytes(budget), FormatBytes(least));
+  if (answer.otherwise && answer.otherwise->arena < answer.smallest.arena) {
+    message = Format(
+        "does not fit {} with every bit kept: the least is {}, {} too much; {} without "
+        "--deterministic would need {}",
+        FormatBytes(budget), FormatBytes(least), FormatBytes(least - budget),
+        Joined(answer.otherwise->changes), FormatBytes(answer.otherwise->arena + outside));
+  }
   for (const auto& [flag, arena] : answer.other) {
     message += Format("; {} would need {}", flag, FormatBytes(arena + outside));
   }

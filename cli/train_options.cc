@@ -69,7 +69,10 @@ constexpr Flag kMemoryFlags[] = {
     {"--fp16", Takes::kNothing, "", "likewise in float16, with gradient scaling"},
     {"--fp32", Takes::kNothing, "", "float32 throughout (default)"},
     {"--tf32", Takes::kNothing, "", "likewise, products in TF32 on a GPU"},
-    {"--lean", Takes::kNothing, "", "16-bit weights without float32 masters; with --bf16"},
+    {"--lean", Takes::kNothing, "",
+     "16-bit weights without float32 masters, stochastically rounded; with --bf16"},
+    {"--no-stochastic-rounding", Takes::kNothing, "",
+     "rounds them to nearest, which loses updates below half a last place"},
     {"--recompute", Takes::kValue, "WHAT",
      "none (default), cheap (norms and activation functions) or block (each layer again)"},
     {"--gradient-checkpointing", Takes::kNothing, "", "the same as --recompute block"},
@@ -77,6 +80,8 @@ constexpr Flag kMemoryFlags[] = {
      "logits of so many rows exist at a time (default 512)"},
     {"--memory-budget", Takes::kValue, "SIZE",
      "use at most so much, like 2GiB: picks the cheapest of the above that fits"},
+    {"--deterministic,--full-determinism", Takes::kNothing, "",
+     "--memory-budget changes no bit of the run: it recomputes, and keeps the batch"},
     kDeviceFlag,
 };
 constexpr Flag kRunFlags[] = {
@@ -283,6 +288,11 @@ Status ReadPrecision(const Arguments& arguments, const Values& values, TrainComm
   if (train.lean && train.precision != Precision::kBf16) {
     return Error::BadInput("--lean keeps weights in bfloat16 alone: add --bf16");
   }
+  train.optimizer.stochastic_rounding = !arguments.Has("--no-stochastic-rounding");
+  if (!train.optimizer.stochastic_rounding && !train.lean) {
+    return Error::BadInput(
+        "--no-stochastic-rounding changes how --lean rounds weights: add --lean, or leave it out");
+  }
   if (values.Truth("--gradient-checkpointing", "gradient_checkpointing")) {
     train.recompute = graph::Recompute::kBlock;
   }
@@ -344,6 +354,7 @@ Status ReadRun(const Arguments& arguments, const Values& values, TrainCommand& c
         "add that");
   }
   HEADROOM_RETURN_IF_ERROR(values.Count("--samples", "", {1, 64}, command.train.samples));
+  command.train.deterministic = values.Truth("--deterministic", "full_determinism");
   command.from_scratch = arguments.Has("--from-scratch");
   command.dry_run = arguments.Has("--dry-run");
   command.json = arguments.Has("--json");

@@ -8,6 +8,10 @@
 //
 // None of them changes what a step computes, so that nobody has to be asked; other optimizers and
 // precisions do, and are named only when nothing else fits.
+//
+// Rounding is another matter. To the bit the same are recomputation, and on the CPU chunks of the
+// loss where gradients are summed in float32; micro-batches draw other dropout masks and sum in
+// another order, as chunks on a GPU do. With TrainOptions.deterministic only the former are taken.
 #pragma once
 
 #include <optional>
@@ -33,6 +37,9 @@ struct BudgetAnswer {
   BudgetPlan smallest;                 // of all that were planned
   // What would change the numbers and the bytes that it would need: "--optim adamw_bnb_8bit".
   std::vector<std::pair<std::string, Bytes>> other;
+  // With TrainOptions.deterministic, where that does not fit: the cheapest that would fit without
+  // it, or else the smallest.
+  std::optional<BudgetPlan> otherwise;
 };
 
 Result<BudgetAnswer> FitBudget(const ModelConfig& config, const TrainOptions& options,

@@ -196,7 +196,7 @@ std::map<int64_t, fs::path> CheckpointsOf(const fs::path& folder) {
 
 std::map<std::string, std::string> RecipeOf(const TrainOptions& options, int64_t steps) {
   const auto number = [](double value) { return Format("{}", value); };
-  return {
+  std::map<std::string, std::string> recipe = {
       {"task", std::string(Name(options.task))},
       {"per_device_train_batch_size", std::to_string(options.per_device_train_batch_size)},
       {"gradient_accumulation_steps", std::to_string(options.gradient_accumulation_steps)},
@@ -218,6 +218,11 @@ std::map<std::string, std::string> RecipeOf(const TrainOptions& options, int64_t
       {"group_by_length", options.group_by_length ? "true" : "false"},
       {"seed", std::to_string(options.seed)},
   };
+  // Others have masters.
+  if (options.lean) {
+    recipe["stochastic_rounding"] = options.optimizer.stochastic_rounding ? "true" : "false";
+  }
+  return recipe;
 }
 
 Status SaveModel(const fs::path& folder, const ModelGraph& model, const Executor& executor,

@@ -6,11 +6,20 @@
 // The host keeps an arena of the same plan as a mirror: weights are initialised, loaded and saved
 // there, inputs are filled there, and what a step yields is copied back there. Only the persistent
 // part of it is ever touched, and only then takes memory.
+//
+// A device runs behind the host: what is started waits its turn there, in the order it was started.
+// Host memory that a copy of this kind reads or writes belongs to the copy until a mark behind it
+// is reached:
+//
+//   executor.UploadLater(ids, buffer);  device.Mark(0);    // returns at once
+//   executor.Run(Section::kMicroStep, scalars);
+//   device.Await(0);                                       // buffer may be filled anew
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,9 +45,12 @@ class DeviceExecutor {
   virtual void Run(Section section, const StepScalars& scalars) = 0;
   // Runs all ops once, one by one, and waits: seconds of each, from the end of the op before it.
   virtual std::vector<double> Profile(const StepScalars& scalars) = 0;
-  // Of a whole tensor. Download waits.
+  // Of a whole tensor. Behind them `from` may change, and `to` is written: Download waits.
   virtual void Upload(graph::TensorId id, const std::byte* from) = 0;
   virtual void Download(graph::TensorId id, std::byte* to) const = 0;
+  // Likewise, but only started. REQUIRES: memory of Device::AllocateHost().
+  virtual void UploadLater(graph::TensorId id, const std::byte* from) = 0;
+  virtual void DownloadLater(graph::TensorId id, std::byte* to) const = 0;
   virtual void Zero(graph::TensorId id) = 0;
   // The first `bytes` of the arena; both wait.
   virtual void UploadArena(const std::byte* from, Bytes bytes) = 0;
@@ -47,6 +59,8 @@ class DeviceExecutor {
 
 class Device {
  public:
+  static constexpr int kMarks = 4;
+
   virtual ~Device() = default;
 
   virtual const std::string& name() const = 0;  // "NVIDIA H200"
@@ -58,6 +72,14 @@ class Device {
   // as the device does.
   virtual std::unique_ptr<DeviceExecutor> NewExecutor(const graph::Graph& graph,
                                                       const graph::MemoryPlan& plan) = 0;
+  // Zeroes of the host's memory that stay in their place, so that copies run while the host goes
+  // on. They live as long as the device. Fails when the system does not give them.
+  virtual Result<std::span<std::byte>> AllocateHost(Bytes size) = 0;
+  // Sets a mark, 0 to kMarks - 1, behind all that was started.
+  virtual void Mark(int mark) = 0;
+  // Waits until the device has come to where the mark was set last, and not at all where it never
+  // was. Fails as Synchronize() does.
+  virtual Status Await(int mark) const = 0;
   // Waits for all that was started; fails with what went wrong since the last time.
   virtual Status Synchronize() const = 0;
 };

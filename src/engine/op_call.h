@@ -40,6 +40,9 @@ struct StepScalars {
   int32_t micro_step =
       0;  // in the window of gradient accumulation; 0 writes gradients, later ones add
   bool training = true;  // false: no dropout, no gradient
+  // On a device, which the host reads a step late: when the loss or a gradient is not finite, this
+  // update and all behind it change nothing, so that the weights are still those of this step.
+  bool halt = false;
   float loss_scale = 1;
   float targets = 1;  // target tokens (or samples) of the whole window: what the loss is divided by
   float learning_rate = 0;

@@ -128,14 +128,21 @@ TEST(SameBits, WithTheLossInChunks) {
     NativeOptions options = LargerOptions(model);
     options.model.target_sequence = model.task == Task::kSeq2SeqLm ? 150 : 0;
     options.model.label_smoothing = 0.1F;
-    TinyRun whole(model, options);
-    const float loss = whole.ForwardBackward();
-    for (const int64_t rows : {cpu::kLossRows, 2 * cpu::kLossRows}) {
-      options.model.loss_chunk_rows = rows;
-      TinyRun chunks(model, options);
-      EXPECT_EQ(chunks.ForwardBackward(), loss);
-      EXPECT_EQ(chunks.Gradients(), whole.Gradients());
-      EXPECT_LT(chunks.step().plan.size, whole.step().plan.size);
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      options.precision = precision;
+      options.gradient_accumulation_steps = 2;  // float32 sums beside 16-bit storage, too
+      options.model.loss_chunk_rows = 0;
+      TinyRun whole(model, options);
+      const float loss = whole.ForwardBackward();
+      whole.ForwardBackward(1);
+      for (const int64_t rows : {cpu::kLossRows, 2 * cpu::kLossRows}) {
+        options.model.loss_chunk_rows = rows;
+        TinyRun chunks(model, options);
+        EXPECT_EQ(chunks.ForwardBackward(), loss);
+        chunks.ForwardBackward(1);
+        EXPECT_EQ(chunks.Gradients(), whole.Gradients());
+        EXPECT_LT(chunks.step().plan.size, whole.step().plan.size);
+      }
     }
   }
 }

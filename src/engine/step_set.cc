@@ -121,6 +121,14 @@ DeviceExecutor& StepSet::OnDevice(const Executor& executor) const {
   return *on_device_.at(&executor.graph());
 }
 
+std::vector<const graph::Graph*> StepSet::graphs() const {
+  std::vector<const graph::Graph*> graphs;
+  for (const auto* steps : {&train_, &eval_}) {
+    for (const auto& step : *steps) graphs.push_back(&step->graph());
+  }
+  return graphs;
+}
+
 size_t StepSet::Find(const Batch& batch) const {
   const BatchShape shape{batch.sequence, batch.decoder_sequence};
   const auto found = std::find(shapes_.begin(), shapes_.end(), shape);

@@ -42,6 +42,8 @@ class StepSet {
   // decode()'s.
   DeviceExecutor& OnDevice(const Executor& executor) const;
   std::span<std::byte> arena() const { return arena_.bytes(); }
+  // Those that run on a device: training and evaluation.
+  std::vector<const graph::Graph*> graphs() const;
 
   // Of a batch's shape. REQUIRES: Allocate() succeeded, and the shape is one of the plan's.
   const Executor& train(const Batch& batch) const { return *train_executors_[Find(batch)]; }

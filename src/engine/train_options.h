@@ -39,6 +39,9 @@ struct TrainOptions {
   graph::Recompute recompute = graph::Recompute::kNone;
   int64_t loss_chunk_rows = 0;  // logits of so many rows at a time; 0: the engine's choice
 
+  // A budget is kept by what leaves every bit of the run as it is, or not at all (budget.h).
+  bool deterministic = false;
+
   // Planned for the CUDA backend, with its workspaces.
   bool cuda = false;
 

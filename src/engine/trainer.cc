@@ -2,6 +2,7 @@
 #include "engine/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -12,16 +13,14 @@
 #include "engine/decoder.h"
 #include "engine/files/safetensors_file.h"
 #include "engine/files/weights.h"
-#include "engine/find_bad_tensor.h"
 #include "engine/initialise.h"
 #include "engine/logits.h"
+#include "engine/step_runner.h"
 
 namespace headroom::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using graph::Phase;
-using graph::Role;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -51,6 +50,11 @@ Status CheckData(const ModelConfig& config, const TrainOptions& options, const D
 }
 
 }  // namespace
+
+Trainer::Trainer() = default;
+Trainer::Trainer(Trainer&&) noexcept = default;
+Trainer& Trainer::operator=(Trainer&&) noexcept = default;
+Trainer::~Trainer() = default;
 
 Result<Trainer> Trainer::Create(const ModelConfig& config, TrainOptions options, TrainData data) {
   Trainer trainer;
@@ -144,6 +148,10 @@ Status Trainer::Start(const Origin& origin) {
   if (origin.device != nullptr) {
     steps_->OnDevice(executor).UploadArena(steps_->arena().data(), steps_->largest().plan.shared);
   }
+  HEADROOM_ASSIGN_OR_RETURN(StepRunner runner,
+                            StepRunner::Create(*steps_, origin.device, data_->pad_id,
+                                               options_.precision == Precision::kFp16));
+  runner_ = std::make_unique<StepRunner>(std::move(runner));
   return {};
 }
 
@@ -160,11 +168,11 @@ Status Trainer::FillWeights() {
   return {};
 }
 
-StepScalars Trainer::Scalars() const {
-  const int64_t updates = state_.global_step + 1 - state_.skipped_steps;
+StepScalars Trainer::Scalars(int64_t step) const {
+  const int64_t updates = step - state_.skipped_steps;
   StepScalars scalars;
   scalars.seed = options_.seed;
-  scalars.step = state_.global_step + 1;
+  scalars.step = step;
   scalars.skipped = state_.skipped_steps;
   scalars.loss_scale = options_.precision == Precision::kFp16 ? state_.scaler.scale : 1.0F;
   scalars.learning_rate = static_cast<float>(ScheduleOf().At(updates));
@@ -176,144 +184,67 @@ StepScalars Trainer::Scalars() const {
 }
 
 // A window ends with its epoch, as Trainer's does.
-void Trainer::ReadWindow(Prefetcher& source) {
-  window_.resize(static_cast<size_t>(options_.gradient_accumulation_steps));
+void Trainer::ReadWindow(Prefetcher& source, std::vector<Batch>& window) const {
+  window.resize(static_cast<size_t>(options_.gradient_accumulation_steps));
   size_t count = 0;
-  while (count < window_.size()) {
-    source.Next(window_[count++]);
-    if (source.position().epoch != window_[count - 1].position.epoch) break;
+  while (count < window.size()) {
+    source.Next(window[count++]);
+    if (source.position().epoch != window[count - 1].position.epoch) break;
   }
-  window_.resize(count);
+  window.resize(count);
 }
 
-Status Trainer::TrainStep(StepReport& report) {
-  const Clock::time_point start = Clock::now();
-  StepScalars scalars = Scalars();
-  int64_t targets = 0;
-  for (const Batch& batch : window_) targets += batch.targets;
-  scalars.targets = static_cast<float>(std::max<int64_t>(targets, 1));
-  const Executor& executor = steps_->executor();
-  const graph::TensorId loss_id = steps_->model().loss;
-  float* loss = executor.View(loss_id).As<float>();
-  *loss = 0;
-  if (origin_.device != nullptr) steps_->OnDevice(executor).Zero(loss_id);
-  for (size_t i = 0; i < window_.size(); ++i) {
-    const Batch& batch = window_[i];
-    scalars.micro_step = static_cast<int32_t>(i);
-    HEADROOM_RETURN_IF_ERROR(RunMicroStep(batch, scalars));
+Result<StepReport> Trainer::FinishStep(const RunningStep& step) {
+  HEADROOM_ASSIGN_OR_RETURN(const StepResult result, runner_->Finish(step));
+  const StepScalars& scalars = step.scalars;
+  StepReport report;
+  report.step = scalars.step;
+  for (const Batch& batch : step.window) {
     report.samples += batch.rows;
     report.tokens += TokensOf(batch);
   }
-  RunOptimizer(window_.back(), scalars);
-  const graph::TensorId norm_id = executor.graph().Find(Role::kBuffer, "grad_norm");
-  const float* norm = executor.View(norm_id).As<float>();
-  if (origin_.device != nullptr) {
-    for (const graph::TensorId id : {loss_id, norm_id}) {
-      steps_->OnDevice(executor).Download(id, executor.View(id).data);
-    }
-    HEADROOM_RETURN_IF_ERROR(origin_.device->Synchronize());
-    HEADROOM_RETURN_IF_ERROR(CheckLoss(*loss, window_.back(), scalars));
-  }
-  report.skipped = norm[1] > 0;
-  if (report.skipped && options_.precision != Precision::kFp16) {
-    return Error::Internal(Format(
-        "step {}: {} values of the gradients are not finite, the first in {}: lower the learning "
-        "rate, or clip with --max-grad-norm",
-        report.step, norm[1], FirstBadGradientOf(window_.back())));
-  }
-  report.loss = static_cast<double>(*loss) / static_cast<double>(scalars.targets);
+  report.skipped = result.not_finite > 0;
+  report.loss = static_cast<double>(result.loss) / static_cast<double>(scalars.targets);
   report.grad_norm = report.skipped ? std::nan("")
-                                    : std::sqrt(static_cast<double>(norm[0])) /
+                                    : std::sqrt(static_cast<double>(result.squares)) /
                                           static_cast<double>(scalars.loss_scale);
   report.clipped =
       !report.skipped && options_.max_grad_norm > 0 && report.grad_norm > options_.max_grad_norm;
   report.loss_scale = scalars.loss_scale;
   report.learning_rate = static_cast<double>(scalars.learning_rate);
-  report.seconds = SecondsSince(start);
+  // Of a step that was started before the last one's end, the time behind that.
+  report.seconds = SecondsSince(std::max(step.start, last_finished_));
+  last_finished_ = Clock::now();
+  HEADROOM_RETURN_IF_ERROR(UpdateScale(step, report.skipped));
+  ++state_.global_step;
+  state_.loss_sum += report.loss;
+  state_.clipped_steps += report.clipped ? 1 : 0;
+  state_.skipped_steps += report.skipped ? 1 : 0;
+  report.epoch = static_cast<double>(state_.global_step) / static_cast<double>(steps_per_epoch_);
+  return report;
+}
+
+Status Trainer::UpdateScale(const RunningStep& step, bool skipped) {
   if (options_.precision != Precision::kFp16) return {};
-  state_.scaler.Update(report.skipped);
+  state_.scaler.Update(skipped);
   // Forty steps that overflowed one after the other: no scale will do.
   constexpr float kLeastScale = 0x1p-24F;
   if (state_.scaler.scale > kLeastScale) return {};
-  CopyToHost();
   return Error::Internal(Format(
       "step {}: gradients overflow at every loss scale; the first tensor that is not finite is {}. "
       "Lower the learning rate, or train in bf16",
-      report.step, FirstBadTensor(steps_->train(window_.back()), scalars)));
+      step.scalars.step, runner_->FirstBad(step.window.back(), step.scalars)));
 }
 
-Status Trainer::CheckLoss(double loss, const Batch& batch, const StepScalars& scalars) const {
-  // In float16 an overflow skips the step, wherever it happened.
-  if (std::isfinite(loss) || options_.precision == Precision::kFp16) return {};
-  CopyToHost();
-  const std::string bad = FirstBadTensor(steps_->train(batch), scalars);
-  return Error::Internal(Format(
-      "step {}: the loss is {}; the first tensor that is not finite is {}. Lower the learning rate "
-      "or clip with --max-grad-norm",
-      state_.global_step + 1, std::abs(loss), bad));
+void Trainer::CopyToHost() const { runner_->CopyToHost(); }
+
+bool Trainer::IsDue(int64_t every, int64_t step) const {
+  return every > 0 && step % every == 0 && step < max_steps_;
 }
 
-Status Trainer::RunMicroStep(const Batch& batch, const StepScalars& scalars) {
-  const Executor& executor = steps_->train(batch);
-  FillInputs(steps_->train_model(batch), executor, batch, data_->pad_id);
-  if (origin_.device != nullptr) {
-    DeviceExecutor& device = steps_->OnDevice(executor);
-    UploadInputs(executor, device);
-    device.Run(Section::kMicroStep, scalars);
-    return {};
-  }
-  executor.Run(Phase::kForward, scalars);
-  // Where the loss is gone, so is everything behind it.
-  const float loss = *executor.View(steps_->train_model(batch).loss).As<float>();
-  HEADROOM_RETURN_IF_ERROR(CheckLoss(static_cast<double>(loss), batch, scalars));
-  executor.Run(Phase::kBackward, scalars);
-  return {};
-}
-
-// On the list that has made the gradients: where one micro-step makes a step they lie in its part
-// of the arena.
-void Trainer::RunOptimizer(const Batch& batch, const StepScalars& scalars) {
-  const Executor& executor = steps_->train(batch);
-  if (origin_.device == nullptr) return executor.Run(Phase::kOptimizer, scalars);
-  steps_->OnDevice(executor).Run(Section::kOptimizer, scalars);
-}
-
-// Of an evaluation; its loss starts at 0.
-void Trainer::RunForward(const Batch& batch, const StepScalars& scalars) const {
-  const Executor& executor = steps_->eval(batch);
-  const ModelGraph& model = steps_->eval_model(batch);
-  FillInputs(model, executor, batch, data_->pad_id);
-  *executor.View(model.loss).As<float>() = 0;
-  if (origin_.device == nullptr) return executor.Run(Phase::kForward, scalars);
-  DeviceExecutor& device = steps_->OnDevice(executor);
-  UploadInputs(executor, device);
-  device.Zero(model.loss);
-  device.Run(Section::kForward, scalars);
-  device.Download(model.loss, executor.View(model.loss).data);
-  if (IsClassifier(options_.task)) {
-    device.Download(model.logits, executor.View(model.logits).data);
-  }
-}
-
-std::string Trainer::FirstBadGradientOf(const Batch& batch) const {
-  const Executor& executor = steps_->train(batch);
-  if (origin_.device != nullptr) {
-    for (const graph::Parameter& parameter : executor.graph().parameters()) {
-      steps_->OnDevice(executor).Download(parameter.gradient,
-                                          executor.View(parameter.gradient).data);
-    }
-  }
-  return FirstBadGradient(executor);
-}
-
-void Trainer::CopyToHost() const {
-  if (origin_.device == nullptr) return;
-  steps_->OnDevice(steps_->executor())
-      .DownloadArena(steps_->arena().data(), steps_->largest().plan.shared);
-}
-
-bool Trainer::IsDue(int64_t every) const {
-  return every > 0 && state_.global_step % every == 0 && state_.global_step < max_steps_;
+bool Trainer::MayRunAhead(int64_t step) const {
+  return runner_->runs_ahead() && step < max_steps_ && !IsDue(options_.eval_steps, step) &&
+         !IsDue(options_.save_steps, step);
 }
 
 Status Trainer::Save(TrainObserver& observer, Position position, TrainResult& result) {
@@ -339,13 +270,13 @@ Result<EvalReport> Trainer::Evaluate() {
   int64_t targets = 0;
   int64_t correct = 0;
   double loss = 0;
-  StepScalars scalars = Scalars();
+  StepScalars scalars = Scalars(state_.global_step + 1);
   scalars.training = false;
   for (int64_t i = 0; i < stream.batches_per_epoch(); ++i) {
     stream.Next(batch);
     const Executor& executor = steps_->eval(batch);
     const ModelGraph& model = steps_->eval_model(batch);
-    RunForward(batch, scalars);
+    HEADROOM_RETURN_IF_ERROR(runner_->Evaluate(batch, scalars, IsClassifier(options_.task)));
     loss += static_cast<double>(*executor.View(model.loss).As<float>());
     targets += batch.targets;
     report.samples += batch.rows;
@@ -388,64 +319,74 @@ std::vector<Trainer::Sample> Trainer::Samples() const {
 
 Result<TrainResult> Trainer::Run(TrainObserver& observer) {
   const Clock::time_point start = Clock::now();
-  TrainResult result;
   BatchStream stream(data_->train, StreamOptions(true));
   stream.Seek(state_.position);
   Prefetcher source(std::move(stream));
-  int64_t samples = 0;
-  int64_t tokens = 0;
-  const int64_t first = state_.global_step;
-  int64_t saved = -1;
-  while (state_.global_step < max_steps_ && !result.interrupted) {
-    ReadWindow(source);
-    StepReport report;
-    report.step = state_.global_step + 1;
-    HEADROOM_RETURN_IF_ERROR(TrainStep(report));
-    ++state_.global_step;
-    state_.loss_sum += report.loss;
-    state_.clipped_steps += report.clipped ? 1 : 0;
-    state_.skipped_steps += report.skipped ? 1 : 0;
-    samples += report.samples;
-    tokens += report.tokens;
-    report.epoch = static_cast<double>(state_.global_step) / static_cast<double>(steps_per_epoch_);
-    observer.OnStep(report);
-    const bool has_evaluation = data_->evaluation.size() > 0;
-    if (has_evaluation && IsDue(options_.eval_steps)) {
-      HEADROOM_ASSIGN_OR_RETURN(const EvalReport evaluation, Evaluate());
-      observer.OnEvaluate(evaluation);
+  Totals totals{.first_step = state_.global_step};
+  TrainResult saved;
+  std::array<RunningStep, 2> steps;  // of which two may be started
+  int64_t started = state_.global_step;
+  bool stop = false;
+  while (started < max_steps_ && !stop) {
+    RunningStep& next = steps[static_cast<size_t>(started % 2)];
+    ReadWindow(source, next.window);
+    next.scalars = Scalars(++started);
+    HEADROOM_RETURN_IF_ERROR(runner_->Start(next));
+    while (state_.global_step + (MayRunAhead(started) && !stop ? 1 : 0) < started) {
+      HEADROOM_ASSIGN_OR_RETURN(const StepReport report,
+                                FinishStep(steps[static_cast<size_t>(state_.global_step % 2)]));
+      totals.Add(report);
+      observer.OnStep(report);
+      if (data_->evaluation.size() > 0 && IsDue(options_.eval_steps, state_.global_step)) {
+        HEADROOM_ASSIGN_OR_RETURN(const EvalReport evaluation, Evaluate());
+        observer.OnEvaluate(evaluation);
+      }
+      stop = stop || (state_.global_step < max_steps_ && observer.ShouldStop());
     }
-    result.interrupted = state_.global_step < max_steps_ && observer.ShouldStop();
-    if (IsDue(options_.save_steps) || result.interrupted) {
-      HEADROOM_RETURN_IF_ERROR(Save(observer, source.position(), result));
-      saved = state_.global_step;
-    }
+    saved.interrupted = stop && started < max_steps_;
+    const bool is_due = IsDue(options_.save_steps, started) || saved.interrupted;
+    if (is_due) HEADROOM_RETURN_IF_ERROR(Save(observer, source.position(), saved));
   }
-  result.train_runtime = SecondsSince(start);
-  const double runtime = std::max(result.train_runtime, 1e-9);
+  TrainResult result = ResultOf(totals, SecondsSince(start));
+  result.saved = saved.saved;
+  result.interrupted = saved.interrupted;
+  result.waiting_share = source.waited_seconds() / std::max(result.train_runtime, 1e-9);
+  if (!result.interrupted) {
+    HEADROOM_RETURN_IF_ERROR(FinishRun(observer, source.position(), result));
+  }
+  return result;
+}
+
+TrainResult Trainer::ResultOf(const Totals& totals, double seconds) const {
+  TrainResult result;
+  result.train_runtime = seconds;
+  const double runtime = std::max(seconds, 1e-9);
   const auto steps = static_cast<double>(state_.global_step);
   result.steps = state_.global_step;
   result.epochs = steps / static_cast<double>(steps_per_epoch_);
-  result.train_samples_per_second = static_cast<double>(samples) / runtime;
-  result.train_tokens_per_second = static_cast<double>(tokens) / runtime;
-  result.train_steps_per_second = static_cast<double>(state_.global_step - first) / runtime;
+  result.train_samples_per_second = static_cast<double>(totals.samples) / runtime;
+  result.train_tokens_per_second = static_cast<double>(totals.tokens) / runtime;
+  result.train_steps_per_second =
+      static_cast<double>(state_.global_step - totals.first_step) / runtime;
   result.train_loss = state_.loss_sum / std::max(steps, 1.0);
   result.clipped_share = static_cast<double>(state_.clipped_steps) / std::max(steps, 1.0);
   result.skipped_steps = state_.skipped_steps;
-  result.waiting_share = source.waited_seconds() / runtime;
-  if (result.interrupted) return result;
+  return result;
+}
+
+// The last evaluation, the last checkpoint and the model.
+Status Trainer::FinishRun(TrainObserver& observer, Position position, TrainResult& result) {
   if (data_->evaluation.size() > 0) {
     HEADROOM_ASSIGN_OR_RETURN(result.evaluation, Evaluate());
     observer.OnEvaluate(*result.evaluation);
   }
-  if (options_.output_dir.empty()) return result;
-  if (saved != state_.global_step) {
-    HEADROOM_RETURN_IF_ERROR(Save(observer, source.position(), result));
-  }
+  if (options_.output_dir.empty()) return {};
+  HEADROOM_RETURN_IF_ERROR(Save(observer, position, result));
   HEADROOM_RETURN_IF_ERROR(
       SaveModel(options_.output_dir, steps_->model(), steps_->executor(), origin_.files));
   result.saved = options_.output_dir;
   observer.OnSave(options_.output_dir);
-  return result;
+  return {};
 }
 
 }  // namespace headroom::engine

@@ -10,8 +10,12 @@
 //
 // A window of gradient_accumulation_steps micro-batches makes one optimizer step; its loss is
 // divided by the targets of the whole window, so that uneven micro-batches equal one large batch.
+//
+// On a device the next step is started before the last one's loss is read (step_runner.h), but
+// where an evaluation, a checkpoint or the end stands between: reports are those of the CPU.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -28,6 +32,9 @@
 #include "engine/train_options.h"
 
 namespace headroom::engine {
+
+struct RunningStep;
+class StepRunner;
 
 struct TrainData {
   Dataset train;
@@ -65,7 +72,8 @@ class TrainObserver {
   virtual void OnStep(const StepReport&) {}
   virtual void OnEvaluate(const EvalReport&) {}
   virtual void OnSave(const std::filesystem::path&) {}
-  // Asked after each step; true saves a checkpoint and ends the run.
+  // Asked after each step; true saves a checkpoint and ends the run. On a device the next step may
+  // be started by then: it is finished and reported first.
   virtual bool ShouldStop() { return false; }
 };
 
@@ -87,6 +95,10 @@ struct TrainResult {
 
 class Trainer {
  public:
+  Trainer(Trainer&&) noexcept;
+  Trainer& operator=(Trainer&&) noexcept;
+  ~Trainer();
+
   // Plans. Fails on models and recipes the engine does not have, on data longer than the model's
   // positions, on tokens and classes that the model has not, on no data.
   static Result<Trainer> Create(const ModelConfig& config, TrainOptions options, TrainData data);
@@ -130,24 +142,35 @@ class Trainer {
   const std::vector<std::string>& newly_initialised() const { return newly_initialised_; }
 
  private:
-  Trainer() = default;
+  // Of this process.
+  struct Totals {
+    int64_t first_step = 0;
+    int64_t samples = 0;
+    int64_t tokens = 0;
+    void Add(const StepReport& report) {
+      samples += report.samples;
+      tokens += report.tokens;
+    }
+  };
+
+  Trainer();
 
   Status Plan();
   BatchOptions StreamOptions(bool training) const;
   Schedule ScheduleOf() const;
-  StepScalars Scalars() const;
+  // Of the step of this number, the first being 1.
+  StepScalars Scalars(int64_t step) const;
   Status FillWeights();
-  void ReadWindow(Prefetcher& source);
-  // Starts, or does, one micro-step.
-  Status RunMicroStep(const Batch& batch, const StepScalars& scalars);
-  void RunOptimizer(const Batch& batch, const StepScalars& scalars);
-  void RunForward(const Batch& batch, const StepScalars& scalars) const;
-  Status TrainStep(StepReport& report);
-  Status CheckLoss(double loss, const Batch& batch, const StepScalars& scalars) const;
-  // The name of the weight, in the step of this batch, which was the last.
-  std::string FirstBadGradientOf(const Batch& batch) const;
+  void ReadWindow(Prefetcher& source, std::vector<Batch>& window) const;
+  // The next step to finish: its report, and the trainer's state behind it.
+  Result<StepReport> FinishStep(const RunningStep& step);
+  Status UpdateScale(const RunningStep& step, bool skipped);
+  // Whether the step behind this one may be started before this one is finished.
+  bool MayRunAhead(int64_t step) const;
+  TrainResult ResultOf(const Totals& totals, double seconds) const;
+  Status FinishRun(TrainObserver& observer, Position position, TrainResult& result);
   Status Save(TrainObserver& observer, Position position, TrainResult& result);
-  bool IsDue(int64_t every) const;
+  bool IsDue(int64_t every, int64_t step) const;
 
   ModelConfig config_ = *ModelConfig::Default("bert");
   TrainOptions options_;
@@ -158,7 +181,8 @@ class Trainer {
   TrainerState state_;
   int64_t max_steps_ = 0;
   int64_t steps_per_epoch_ = 0;
-  std::vector<Batch> window_;
+  std::unique_ptr<StepRunner> runner_;  // from Start() on
+  std::chrono::steady_clock::time_point last_finished_;
   std::vector<std::string> newly_initialised_;
 };
 

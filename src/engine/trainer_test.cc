@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <numeric>
 
 #include "engine/budget.h"
 #include "engine/tiny_models.h"
@@ -99,10 +100,13 @@ std::string Contents(const fs::path& path) {
 // Stopped after three steps and resumed, a run ends in the weights of one that was not.
 TEST_F(TrainerTest, ResumesToTheBit) {
   for (const TinyModel& model : TinyModels()) {
-    for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
-      SCOPED_TRACE(model.name + " " + std::string(Name(precision)));
+    for (const auto& [precision, lean] :
+         {std::pair{Precision::kFp32, false}, std::pair{Precision::kBf16, false},
+          std::pair{Precision::kBf16, true}, std::pair{Precision::kFp16, false}}) {
+      SCOPED_TRACE(model.name + " " + std::string(Name(precision)) + (lean ? " lean" : ""));
       TrainOptions options = OptionsFor(model);
       options.precision = precision;
+      options.lean = lean;
       options.optimizer.eight_bit = precision == Precision::kBf16;
       options.output_dir = folder_ / "straight";
       const Outcome straight = TrainOn(model, options, {});
@@ -151,6 +155,50 @@ TEST_F(TrainerTest, RefusesToResumeAnotherRecipe) {
       << status.error().message;
 }
 
+TEST_F(TrainerTest, RefusesToResumeWithAnotherRounding) {
+  const TinyModel& model = Model("gpt2");
+  TrainOptions options = OptionsFor(model);
+  options.precision = Precision::kBf16;
+  options.lean = true;
+  options.output_dir = folder_;
+  const Outcome stopped = TrainOn(model, options, {}, 2);
+  options.optimizer.stochastic_rounding = false;
+  Result<Trainer> trainer = Trainer::Create(ConfigOf(model), options, DataFor(model));
+  ASSERT_TRUE(trainer.ok());
+  const Status status = trainer->Start({.checkpoint = stopped.result.saved});
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("stochastic_rounding was true and is false"),
+            std::string::npos)
+      << status.error().message;
+}
+
+// At a rate far below the last place of most weights: the losses of bfloat16 weights alone follow
+// those of float32 weights with stochastic rounding, and stay behind with rounding to nearest.
+TEST_F(TrainerTest, StochasticRoundingLearnsWhereRoundingToNearestStalls) {
+  const TinyModel& model = Model("gpt2");
+  TrainOptions options = OptionsFor(model);
+  options.max_steps = 300;
+  options.learning_rate = 5e-5;
+  options.warmup_steps = 0;
+  options.lr_scheduler_type = ScheduleKind::kConstant;
+  const auto gain = [&] {
+    const Outcome outcome = TrainOn(model, options, {});
+    const auto mean = [&](size_t first) {
+      const auto begin = outcome.losses.begin() + static_cast<std::ptrdiff_t>(first);
+      return std::accumulate(begin, begin + 20, 0.0) / 20;
+    };
+    return mean(0) - mean(280);
+  };
+  const double exact = gain();
+  options.precision = Precision::kBf16;
+  options.lean = true;
+  const double stochastic = gain();
+  options.optimizer.stochastic_rounding = false;
+  const double nearest = gain();
+  EXPECT_GT(stochastic, 0.9 * exact) << exact << " " << nearest;
+  EXPECT_LT(nearest, 0.3 * exact) << exact << " " << stochastic;
+}
+
 // A loss that is not a number ends the run, and the tensor where it began is named.
 TEST_F(TrainerTest, NamesTheTensorThatWentBad) {
   const TinyModel& model = Model("gpt2");
@@ -192,6 +240,69 @@ TEST_F(TrainerTest, EachBudgetIsKept) {
     ASSERT_TRUE(none.ok());
     EXPECT_FALSE(none->cheapest);
     EXPECT_GT(none->smallest.arena, KiB(64));
+  }
+}
+
+// All budgets between what is needed at most and at least: the losses are those without a budget.
+TEST_F(TrainerTest, ADeterministicBudgetChangesNoBit) {
+  for (const TinyModel& model : TinyModels()) {
+    TrainOptions options = OptionsFor(model);
+    options.max_steps = 3;
+    const Outcome free = TrainOn(model, options, {});
+    Bytes budget = GiB(1);
+    int changed = 0;
+    for (;;) {
+      options.deterministic = true;
+      Result<Trainer> trainer = Trainer::Create(ConfigOf(model), options, DataFor(model));
+      ASSERT_TRUE(trainer.ok());
+      const Result<BudgetAnswer> answer = trainer->KeepBudget(budget);
+      ASSERT_TRUE(answer.ok());
+      if (!answer->cheapest) {
+        ASSERT_TRUE(answer->otherwise);
+        break;
+      }
+      SCOPED_TRACE(model.name + " in " + FormatBytes(budget));
+      EXPECT_EQ(trainer->options().per_device_train_batch_size, 4);
+      EXPECT_EQ(trainer->options().gradient_accumulation_steps, 2);
+      changed += answer->cheapest->changes.empty() ? 0 : 1;
+      ASSERT_TRUE(trainer->Start({}).ok());
+      Recorder recorder;
+      ASSERT_TRUE(trainer->Run(recorder).ok());
+      EXPECT_EQ(recorder.losses, free.losses);
+      budget = answer->cheapest->arena - Bytes(1);
+    }
+    EXPECT_GT(changed, 0) << model.name;
+  }
+}
+
+TEST_F(TrainerTest, ADeterministicBudgetSaysWhatWouldFitWithoutIt) {
+  const TinyModel& model = Model("bert masked lm");
+  TrainOptions options = OptionsFor(model);
+  options.gradient_accumulation_steps = 1;
+  const std::vector<BatchShape> shapes = {{32, 0}};
+  options.sequence_length = 32;
+  const Result<BudgetAnswer> least = FitBudget(ConfigOf(model), options, shapes, true, KiB(1));
+  ASSERT_TRUE(least.ok());
+  options.deterministic = true;
+  const Result<BudgetAnswer> answer =
+      FitBudget(ConfigOf(model), options, shapes, true, least->smallest.arena);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_FALSE(answer->cheapest);
+  EXPECT_GT(answer->smallest.arena, least->smallest.arena);
+  ASSERT_TRUE(answer->otherwise);
+  EXPECT_LE(answer->otherwise->arena, least->smallest.arena);
+  EXPECT_FALSE(answer->otherwise->options.deterministic);
+  for (const Precision precision : {Precision::kBf16, Precision::kFp32}) {
+    for (const bool cuda : {false, true}) {
+      // Chunks of the loss keep float32 sums on the CPU alone.
+      options.precision = precision;
+      options.cuda = cuda;
+      const Result<BudgetAnswer> none = FitBudget(ConfigOf(model), options, shapes, true, KiB(1));
+      ASSERT_TRUE(none.ok());
+      const bool chunks = none->smallest.options.loss_chunk_rows > 0;
+      EXPECT_TRUE(!chunks || (precision == Precision::kFp32 && !cuda));
+      EXPECT_EQ(none->smallest.options.per_device_train_batch_size, 4);
+    }
   }
 }
 

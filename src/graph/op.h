@@ -54,7 +54,9 @@
 //                                                            [scales of m], [scales of v]
 //
 // With m and v in uint8, they are 8-bit states of blocks of 256. A step whose norm counts a value
-// that is not finite changes nothing.
+// that is not finite changes nothing. With attributes.stochastic_rounding a bfloat16 weight without
+// a master is rounded up or down by chance; attributes.stream is the first parameter's, the others'
+// follow.
 #pragma once
 
 #include <cstddef>
@@ -151,6 +153,7 @@ struct OpAttributes {
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   float weight_decay = 0;
   float momentum = 0;  // of kSgd; 0 has no m
+  bool stochastic_rounding = false;
 
   bool operator==(const OpAttributes&) const = default;
 };

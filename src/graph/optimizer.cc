@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/optimizer.h"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,8 @@ namespace {
 
 constexpr int64_t kLeastQuantised = 4096;
 constexpr int64_t kBlock = 256;
+// Of stochastic rounding, one for each parameter; dropout counts its own from 0.
+constexpr uint32_t kFirstRoundingStream = 1U << 31;
 
 class OptimizerBuilder {
  public:
@@ -73,9 +76,15 @@ class OptimizerBuilder {
     op.attributes.optimizer = options_.kind;
     op.attributes.momentum = options_.momentum;
     op.attributes.weight_decay = decays ? weight_decay : 0;
+    op.attributes.stream = rounding_stream_;
     for (const Parameter& parameter : graph_.parameters()) {
       if (!wanted(parameter)) continue;
       const bool copies = parameter.master != kNoTensor;
+      ++rounding_stream_;
+      if (options_.stochastic_rounding && !copies &&
+          graph_.tensor(parameter.weight).dtype == DType::kBFloat16) {
+        op.attributes.stochastic_rounding = true;
+      }
       op.inputs.push_back(parameter.gradient);
       for (const TensorId output :
            {parameter.truth(), parameter.m, parameter.v, copies ? parameter.weight : kNoTensor,
@@ -88,6 +97,7 @@ class OptimizerBuilder {
 
   Graph& graph_;
   const OptimizerOptions options_;
+  uint32_t rounding_stream_ = kFirstRoundingStream;
 };
 
 }  // namespace

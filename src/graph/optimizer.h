@@ -18,6 +18,9 @@ struct OptimizerOptions {
   bool eight_bit = false;
   float weight_decay = 0;
   float momentum = 0;  // of kSgd
+  // Of bfloat16 weights without float32 masters: engine/stochastic_rounding.h. Others round to
+  // nearest.
+  bool stochastic_rounding = true;
 };
 
 // TrainingArguments.optim's name for it: "adamw_torch", "adamw_bnb_8bit", "adam", "sgd".

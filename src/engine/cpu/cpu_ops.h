@@ -18,6 +18,13 @@ void RunCpuOp(const OpCall& call);
 // loss and gradients have the bits that they have in one chunk.
 inline constexpr int64_t kLossRows = 256;
 
+// OpenBLAS promises no bits: what asks for them has to leave it out.
+#if defined(HEADROOM_HAS_OPENBLAS)
+inline constexpr bool kExactProducts = false;
+#else
+inline constexpr bool kExactProducts = true;
+#endif
+
 // The widest head of kAttention.
 inline constexpr int64_t kMaxHeadDim = 256;
 

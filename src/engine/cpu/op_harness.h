@@ -12,6 +12,7 @@
 #include <random>
 #include <vector>
 
+#include "engine/cpu/cpu_ops.h"
 #include "engine/op_call.h"
 
 namespace headroom::engine::cpu {
@@ -79,13 +80,6 @@ Slopes NumericGradient(const std::function<Doubles(const Doubles&)>& forward, co
 // `before` is what an accumulating output held.
 void ExpectSlopes(const TestTensor& got, const Slopes& want, const Closeness& closeness = {},
                   const Doubles& before = {});
-
-// OpenBLAS promises no bits: what asks for them has to leave it out.
-#if defined(HEADROOM_HAS_OPENBLAS)
-inline constexpr bool kExactProducts = false;
-#else
-inline constexpr bool kExactProducts = true;
-#endif
 
 inline const std::vector<DType> kStorageTypes = {DType::kFloat32, DType::kBFloat16,
                                                  DType::kFloat16};

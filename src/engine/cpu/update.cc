@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -8,6 +9,7 @@
 #include "engine/cpu/cpu_ops.h"
 #include "engine/cpu/operands.h"
 #include "engine/cpu/parallel.h"
+#include "engine/stochastic_rounding.h"
 
 namespace headroom::engine::cpu {
 namespace {
@@ -18,6 +20,8 @@ constexpr int64_t kSegment = 1 << 14;
 // The operands of one parameter, as rows of their own.
 struct Parameter {
   TensorView gradient, weight, m, v, copy, m_scales, v_scales;
+  // Of a 16-bit weight that has no master.
+  std::optional<StochasticRounding> rounding;
 
   Parameter(const OpCall& call, size_t index) {
     const auto output = [&](size_t i) {
@@ -30,6 +34,9 @@ struct Parameter {
     copy = output(3);
     m_scales = output(4);
     v_scales = output(5);
+    if (call.attributes.stochastic_rounding && weight.dtype == DType::kBFloat16) {
+      rounding = RoundingOf(call.step, call.attributes.stream, index);
+    }
   }
 
   static TensorView Flat(TensorView tensor) {
@@ -77,6 +84,16 @@ class Changed {
     if (tensor) Write(tensor, 0, start_, n_, values_);
   }
   void WriteBack() const { WriteTo(tensor_); }
+  // Where this is a parameter's weight: to it, and to its 16-bit copy.
+  void WriteWeight(const Parameter& parameter) const {
+    if (parameter.rounding) {
+      Kernels().round_stochastically(*parameter.rounding, static_cast<uint64_t>(start_), values_,
+                                     n_, Address(tensor_, 0, start_));
+    } else {
+      WriteBack();
+    }
+    WriteTo(parameter.copy);
+  }
 
  private:
   const TensorView& tensor_;
@@ -95,8 +112,7 @@ void AdamChunk(const AdamFactors& factors, const Parameter& parameter, int64_t s
                  m.values(), v.values());
   m.WriteBack();
   v.WriteBack();
-  weight.WriteBack();
-  weight.WriteTo(parameter.copy);
+  weight.WriteWeight(parameter);
 }
 
 // As kOptimizerStatic8bit2StateBlockwise of bitsandbytes (csrc/kernels.cu at 95f9af3): the weight
@@ -117,8 +133,7 @@ void QuantisedAdamBlock(AdamFactors factors, const Parameter& parameter, int64_t
   Kernels().adam(factors, Read(parameter.gradient, 0, start, n, gradient), n, weight.values(), m,
                  v);
   if (decay != 1.0F) Kernels().scale(weight.values(), decay, n, weight.values());
-  weight.WriteBack();
-  weight.WriteTo(parameter.copy);
+  weight.WriteWeight(parameter);
   m_scale = BlockQuantiser::Signed().Store(m, n, m_codes);
   v_scale = BlockQuantiser::Unsigned().Store(v, n, v_codes);
 }
@@ -141,8 +156,7 @@ void SgdChunk(const OpCall& call, float gradient_scale, const Parameter& paramet
     m.WriteBack();
   }
   Kernels().add_scaled(direction, -call.step.learning_rate, n, weight.values());
-  weight.WriteBack();
-  weight.WriteTo(parameter.copy);
+  weight.WriteWeight(parameter);
 }
 
 void UpdateSegment(const OpCall& call, const AdamFactors& factors, const Parameter& parameter,

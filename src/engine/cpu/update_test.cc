@@ -233,5 +233,63 @@ TEST(Update, EightBitAdamWStaysWithinTheBoundsOfBitsandbytes) {
   CheckEightBit(64, 97, DType::kBFloat16, 1.7e-4, 1.6e-3);
 }
 
+// The mean of many weights that started at 1 and owe 100 updates of an eighth of a last place.
+double MeanAfterSmallUpdates(OptimizerKind kind, DType state, bool stochastic, uint64_t seed) {
+  constexpr int64_t kWeights = 5000;
+  constexpr int64_t kBlocks = (kWeights + kQuantisedBlock - 1) / kQuantisedBlock;
+  TestTensor weight = TestTensor::Of(Shape{kWeights}, DType::kBFloat16, Doubles(kWeights, 1.0));
+  TestTensor m = TestTensor::Zeros(Shape{kWeights}, state);
+  TestTensor v = TestTensor::Zeros(Shape{kWeights}, state);
+  TestTensor m_scales = TestTensor::Zeros(Shape{kBlocks});
+  TestTensor v_scales = TestTensor::Zeros(Shape{kBlocks});
+  TestTensor gradient = TestTensor::Of(Shape{kWeights}, DType::kBFloat16, Doubles(kWeights, 1.0));
+  TestTensor norm = NormOf({&gradient});
+  const bool sgd = kind == OptimizerKind::kSgd;
+  const bool quantised = state == DType::kUInt8;
+  for (int64_t step = 1; step <= 100; ++step) {
+    OpRun run{
+        .kind = OpKind::kUpdate,
+        .attributes = {.stream = 1U << 31, .optimizer = kind, .stochastic_rounding = stochastic},
+        .inputs = {&norm, &gradient},
+        .outputs = {&weight, sgd ? nullptr : &m, sgd ? nullptr : &v, nullptr,
+                    quantised ? &m_scales : nullptr, quantised ? &v_scales : nullptr},
+        .step = {.seed = seed, .step = step, .learning_rate = -0x1p-10F}};
+    run.Run();
+  }
+  double sum = 0;
+  for (const double value : weight.Values()) sum += value;
+  return sum / kWeights;
+}
+
+// A step of 2^-10 at weights of 1 to 2, whose last place is 2^-7.
+TEST(Update, StochasticRoundingArrivesWhereRoundingToNearestStandsStill) {
+  for (const auto& [kind, state] : {std::pair{OptimizerKind::kSgd, DType::kFloat32},
+                                    std::pair{OptimizerKind::kAdamW, DType::kFloat32},
+                                    std::pair{OptimizerKind::kAdamW, DType::kUInt8}}) {
+    EXPECT_EQ(MeanAfterSmallUpdates(kind, state, false, 1), 1.0);
+    // Each step's rounding deviates by at most half a place, which is 2^-8.
+    const double bound = 5 * std::sqrt(100.0 / 5000) * 0x1p-8 + 1e-3;
+    const double mean = MeanAfterSmallUpdates(kind, state, true, 1);
+    EXPECT_NEAR(mean, 1 + 100 * 0x1p-10, bound);
+    EXPECT_NE(mean, MeanAfterSmallUpdates(kind, state, true, 2));
+  }
+}
+
+TEST(Update, MastersAreNotRoundedByChance) {
+  std::mt19937 random(7);
+  const Shape shape{100};
+  TestTensor gradient = TestTensor::Random(shape, DType::kBFloat16, random);
+  TestTensor norm = NormOf({&gradient});
+  TestTensor weight = TestTensor::Random(shape, DType::kFloat32, random);
+  TestTensor copy = TestTensor::Zeros(shape, DType::kBFloat16);
+  OpRun run{.kind = OpKind::kUpdate,
+            .attributes = {.optimizer = OptimizerKind::kSgd, .stochastic_rounding = true},
+            .inputs = {&norm, &gradient},
+            .outputs = {&weight, nullptr, nullptr, &copy, nullptr, nullptr},
+            .step = At(1)};
+  run.Run();
+  EXPECT_EQ(copy.bytes, TestTensor::Of(shape, DType::kBFloat16, weight.Values()).bytes);
+}
+
 }  // namespace
 }  // namespace headroom::engine::cpu

@@ -14,6 +14,7 @@
 
 #include "base/dtype.h"
 #include "engine/cpu/dropout.h"
+#include "engine/stochastic_rounding.h"
 #include "graph/op.h"
 
 namespace headroom::engine::cpu {
@@ -97,6 +98,9 @@ struct VectorKernels {
                  float* second);
   // What elements first … first + n - 1 are multiplied with.
   void (*dropout)(const DropoutMask& mask, uint64_t first, int64_t n, float* factors);
+  // To bfloat16, elements first … first + n - 1. REQUIRES: first % 8 == 0.
+  void (*round_stochastically)(const StochasticRounding& rounding, uint64_t first, const float* x,
+                               int64_t n, std::byte* to);
 
   // y = (x - mean) * rstd * gamma + beta; beta may be null.
   void (*normalise)(const float* x, float mean, float rstd, const float* gamma, const float* beta,

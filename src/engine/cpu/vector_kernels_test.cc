@@ -98,6 +98,31 @@ TEST(VectorKernels, SixteenBitTypesAreThoseOfHalf) {
   }
 }
 
+TEST(VectorKernels, RoundStochasticallyAsTheDefinitionDoes) {
+  std::mt19937 random(3);
+  std::uniform_int_distribution<uint32_t> bits;
+  const StochasticRounding rounding{.key = 0x123456789ULL, .step = 9, .stream = 1U << 31};
+  for (const uint64_t first : {uint64_t{0}, uint64_t{1} << 35, (uint64_t{1} << 35) - 64}) {
+    for (const size_t n : {size_t{1}, size_t{8}, size_t{131}, size_t{1024}}) {
+      std::vector<float> x(n);
+      std::vector<uint16_t> want(n);
+      for (size_t i = 0; i < n; ++i) {
+        x[i] = std::bit_cast<float>(bits(random));
+        const uint64_t element = first + i;
+        const uint32_t word = Philox(rounding.Counter(element / 8), rounding.key)[element / 2 % 4];
+        want[i] = RoundStochastically(x[i], element % 2 == 0 ? word & 0xffffU : word >> 16);
+      }
+      for (const VectorLevel level : VectorLevels()) {
+        UseVectorLevel(level);
+        std::vector<uint16_t> got(n);
+        Kernels().round_stochastically(rounding, first, x.data(), static_cast<int64_t>(n),
+                                       reinterpret_cast<std::byte*>(got.data()));
+        ASSERT_EQ(got, want) << first << " + " << n;
+      }
+    }
+  }
+}
+
 TEST(VectorKernels, ReductionsTakeEveryLength) {
   std::mt19937 random(2);
   std::normal_distribution<float> normal;

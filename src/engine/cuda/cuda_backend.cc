@@ -19,6 +19,7 @@
 #include "engine/cuda/cuda_ops.h"
 #include "engine/cuda/cudnn_attention.h"
 #include "engine/cuda/gemm_library.h"
+#include "engine/cuda/host_copies.h"
 
 namespace headroom::engine {
 
@@ -37,6 +38,8 @@ struct CudaDevice::State {
   StepScalars* scalars = nullptr;
   float* quantiser_maps = nullptr;
   uint32_t* counters = nullptr;
+  uint32_t* halted = nullptr;
+  cuda::HostCopies host;
   std::unique_ptr<cuda::GemmLibrary> gemm;
   std::shared_ptr<cuda::AttentionLibrary> attention;
   std::string no_attention;  // why there is none
@@ -52,6 +55,9 @@ struct CudaDevice::State {
   }
 
   ~State() {
+    // A run that failed may have left copies under way.
+    if (stream != nullptr) cudaStreamSynchronize(stream);
+    cudaFree(halted);
     cudaFree(arena);
     cudaFree(scalars);
     cudaFree(quantiser_maps);
@@ -147,9 +153,11 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::Open(int index, const CudaOption
   if (error == cudaSuccess) {
     error = cudaMalloc(reinterpret_cast<void**>(&state.scalars), sizeof(StepScalars));
   }
+  if (error == cudaSuccess) error = state.host.Open();
   if (error != cudaSuccess) return DeviceError(error);
   state.quantiser_maps = OnDevice(QuantiserMaps());
   state.counters = OnDevice(std::vector<uint32_t>(cuda::kCounters));
+  state.halted = OnDevice(std::vector<uint32_t>(1));
   HEADROOM_ASSIGN_OR_RETURN(state.gemm, cuda::GemmLibrary::Open());
   state.OpenAttention(properties.major * 10 + properties.minor);
   return device;
@@ -181,10 +189,20 @@ Status CudaDevice::Allocate(Bytes size) {
   return Synchronize();
 }
 
-Status CudaDevice::Synchronize() const {
-  const cudaError_t error = cudaStreamSynchronize(state_->stream);
+Result<std::span<std::byte>> CudaDevice::AllocateHost(Bytes size) {
+  return state_->host.Allocate(size);
+}
+
+void CudaDevice::Mark(int mark) { Must(state_->host.Mark(mark, state_->stream), "setting a mark"); }
+
+Status CudaDevice::Await(int mark) const { return StatusOf(state_->host.Await(mark)); }
+
+Status CudaDevice::Synchronize() const { return StatusOf(cudaStreamSynchronize(state_->stream)); }
+
+Status CudaDevice::StatusOf(int error) const {
   if (error == cudaSuccess) return {};
-  return Error::Internal(Format("GPU {} failed: {}", state_->index, cudaGetErrorString(error)));
+  const char* reason = cudaGetErrorString(static_cast<cudaError_t>(error));
+  return Error::Internal(Format("GPU {} failed: {}", state_->index, reason));
 }
 
 std::unique_ptr<DeviceExecutor> CudaDevice::NewExecutor(const Graph& graph,
@@ -210,6 +228,7 @@ struct CudaExecutor::State {
   std::map<GraphKey, cudaGraphExec_t> graphs;
   std::unique_ptr<cuda::AttentionPlans> attention;
   std::set<const cuda::AttentionPlan*> warm;
+  const float* loss = nullptr;  // of a training graph
 
   ~State() {
     for (const auto& [key, exec] : graphs) cudaGraphExecDestroy(exec);
@@ -265,7 +284,7 @@ void CudaExecutor::State::MakeTable(const Op& op, Call& call) {
 
 CudaExecutor::CudaExecutor(CudaDevice& device, const Graph& graph, const graph::MemoryPlan& plan,
                            const CudaOptions& options)
-    : state_(new State{device.state(), graph, options, {}, {}, {}, {}, {}}) {
+    : state_(new State{device.state(), graph, options, {}, {}, {}, {}, {}, {}}) {
   HEADROOM_CHECK(plan.size.count() <= state_->device.arena_size, "an arena smaller than its plan");
   for (size_t i = 0; i < graph.tensors().size(); ++i) {
     const graph::Tensor& tensor = graph.tensors()[i];
@@ -274,6 +293,8 @@ CudaExecutor::CudaExecutor(CudaDevice& device, const Graph& graph, const graph::
                              .shape = tensor.shape,
                              .row_stride = tensor.row_stride});
   }
+  const TensorId loss = graph.Find(graph::Role::kBuffer, "loss");
+  if (loss != graph::kNoTensor) state_->loss = state_->views[graph::Index(loss)].As<float>();
   const auto views = [&](const std::vector<TensorId>& operands) {
     std::vector<TensorView> result;
     for (const TensorId id : operands) {
@@ -317,6 +338,8 @@ void CudaExecutor::State::LaunchOp(size_t index, const StepScalars& scalars) {
                                            .scalars = device.scalars,
                                            .quantiser_maps = device.quantiser_maps,
                                            .counters = device.counters,
+                                           .loss = loss,
+                                           .halted = device.halted,
                                            .gemm = device.gemm.get(),
                                            .tf32 = options.tf32,
                                            .table = calls[index].table,
@@ -422,11 +445,18 @@ void CudaExecutor::Upload(TensorId id, const std::byte* from) {
        "copying to the GPU");
 }
 
-void CudaExecutor::Download(TensorId id, std::byte* to) const {
+// From locked memory the copy is not done when this returns; from other memory it is.
+void CudaExecutor::UploadLater(TensorId id, const std::byte* from) { Upload(id, from); }
+
+void CudaExecutor::DownloadLater(TensorId id, std::byte* to) const {
   Must(cudaMemcpyAsync(to, state_->views[graph::Index(id)].data,
                        static_cast<size_t>(SizeOf(state_->graph.tensor(id)).count()),
                        cudaMemcpyDeviceToHost, state_->device.stream),
        "copying from the GPU");
+}
+
+void CudaExecutor::Download(TensorId id, std::byte* to) const {
+  DownloadLater(id, to);
   Must(cudaStreamSynchronize(state_->device.stream), "waiting for the GPU");
 }
 

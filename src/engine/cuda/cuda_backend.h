@@ -47,6 +47,9 @@ class CudaDevice : public Device {
   Bytes free_memory() const override;
 
   Status Allocate(Bytes size) override;
+  Result<std::span<std::byte>> AllocateHost(Bytes size) override;
+  void Mark(int mark) override;
+  Status Await(int mark) const override;
   Status Synchronize() const override;
   std::unique_ptr<DeviceExecutor> NewExecutor(const graph::Graph& graph,
                                               const graph::MemoryPlan& plan) override;
@@ -56,6 +59,7 @@ class CudaDevice : public Device {
 
  private:
   CudaDevice();
+  Status StatusOf(int error) const;  // of a cudaError_t
   std::unique_ptr<State> state_;
 };
 
@@ -79,6 +83,8 @@ class CudaExecutor : public DeviceExecutor {
 
   void Upload(graph::TensorId id, const std::byte* from) override;
   void Download(graph::TensorId id, std::byte* to) const override;
+  void UploadLater(graph::TensorId id, const std::byte* from) override;
+  void DownloadLater(graph::TensorId id, std::byte* to) const override;
   void UploadArena(const std::byte* from, Bytes bytes) override;
   void DownloadArena(std::byte* to, Bytes bytes) const override;
   void Zero(graph::TensorId id) override;

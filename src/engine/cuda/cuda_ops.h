@@ -72,6 +72,9 @@ struct Launch {
   const float* quantiser_maps = nullptr;
   // Zeroes in device memory, which kernels leave as zeroes.
   uint32_t* counters = nullptr;
+  // Of StepScalars.halt, for kUpdate alone: the loss, and whether an update was halted.
+  const float* loss = nullptr;
+  uint32_t* halted = nullptr;
   GemmLibrary* gemm = nullptr;
   bool tf32 = false;
   OpTable table;

@@ -2,8 +2,11 @@
 //
 // The optimizer: two launches for all parameters. Their addresses stand in a table in device
 // memory; a block takes one chunk of one parameter.
+#include <type_traits>
+
 #include "engine/cpu/block_quantiser.h"
 #include "engine/cuda/device_types.cuh"
+#include "engine/stochastic_rounding.h"
 
 namespace headroom::engine::cuda {
 namespace {
@@ -15,7 +18,34 @@ struct Factors {
   float gradient_scale, l2, decay, beta1, beta2, step_size, inverse_correction, eps;
   float learning_rate, weight_decay, momentum;
   int skip;
+  // Of an update that rounds stochastically, the first parameter's.
+  StochasticRounding rounding;
+  bool rounds;
 };
+
+// Weights [at, at + V) of a parameter. With V = 8 that is a group of its own.
+template <int V, typename W>
+__device__ void StoreWeights(const Factors& f, const TableChunk& chunk, W* weights, int64_t at,
+                             const float (&values)[V]) {
+  if constexpr (std::is_same_v<W, BFloat>) {
+    if (f.rounds) {
+      StochasticRounding rounding = f.rounding;
+      rounding.stream += chunk.entry;
+      const auto words = Philox(rounding.Counter(static_cast<uint64_t>(at) / 8), rounding.key);
+      Packed<uint16_t, V> packed;
+#pragma unroll
+      for (int k = 0; k < V; ++k) {
+        const int element = V == 8 ? k : static_cast<int>(at % 8);
+        const uint32_t word = words[element / 2];
+        packed.values[k] =
+            RoundStochastically(values[k], element % 2 == 0 ? word & 0xffffU : word >> 16);
+      }
+      *reinterpret_cast<Packed<uint16_t, V>*>(weights + at) = packed;
+      return;
+    }
+  }
+  Store<V>(weights + at, values);
+}
 
 template <typename T>
 __device__ void SquaresOf(const T* gradient, int64_t n, double& sum, float& bad) {
@@ -82,27 +112,47 @@ __global__ void NormKernel(const float* parts, int64_t count, float* norm) {
   norm[1] = bad;
 }
 
-__global__ void FactorsKernel(const StepScalars* step, const float* norm, float weight_decay,
-                              float momentum, bool decoupled, Factors* out) {
+// Whether the update is to change nothing. What halts one halts all behind it.
+__device__ bool Skips(const StepScalars& step, const float* norm, const float* loss,
+                      uint32_t* halted) {
+  const bool overflow = norm[1] > 0;
+  if (!step.halt) return overflow;
+  if (overflow || !isfinite(*loss)) *halted = 1;
+  return *halted != 0;
+}
+
+struct UpdateArgs {
+  float weight_decay, momentum;
+  bool decoupled, rounds;
+  uint32_t stream;
+  const float* norm;
+  const float* loss;
+  uint32_t* halted;
+};
+
+__global__ void FactorsKernel(const StepScalars* step, UpdateArgs args, Factors* out) {
   const auto steps = static_cast<double>(step->step - step->skipped);
   const double correction1 = 1 - pow(static_cast<double>(step->beta1), steps);
   const double correction2 = 1 - pow(static_cast<double>(step->beta2), steps);
   float scale = 1.0F / step->loss_scale;
   if (step->max_grad_norm > 0) {
-    scale *= fminf(1.0F, step->max_grad_norm / (sqrtf(norm[0]) * scale + 1e-6F));
+    scale *= fminf(1.0F, step->max_grad_norm / (sqrtf(args.norm[0]) * scale + 1e-6F));
   }
+  const float decay = args.weight_decay;
   *out = {.gradient_scale = scale,
-          .l2 = decoupled ? 0.0F : weight_decay,
-          .decay = decoupled ? 1.0F - step->learning_rate * weight_decay : 1.0F,
+          .l2 = args.decoupled ? 0.0F : decay,
+          .decay = args.decoupled ? 1.0F - step->learning_rate * decay : 1.0F,
           .beta1 = step->beta1,
           .beta2 = step->beta2,
           .step_size = static_cast<float>(static_cast<double>(step->learning_rate) / correction1),
           .inverse_correction = static_cast<float>(1 / sqrt(correction2)),
           .eps = step->adam_eps,
           .learning_rate = step->learning_rate,
-          .weight_decay = weight_decay,
-          .momentum = momentum,
-          .skip = norm[1] > 0 ? 1 : 0};
+          .weight_decay = decay,
+          .momentum = args.momentum,
+          .skip = Skips(*step, args.norm, args.loss, args.halted) ? 1 : 0,
+          .rounding = RoundingOf(*step, args.stream, 0),
+          .rounds = args.rounds};
 }
 
 __device__ void AdamStep(const Factors& f, float gradient, float& weight, float& m, float& v) {
@@ -141,7 +191,7 @@ __device__ void Adam(const Factors& f, const TableEntry& entry, const TableChunk
     for (int k = 0; k < V; ++k) AdamStep(f, g[k], w[k], m[k], v[k]);
     Store<V>(ms + i, m);
     Store<V>(vs + i, v);
-    Store<V>(weights + i, w);
+    StoreWeights<V>(f, chunk, weights, i, w);
     if (copies != nullptr) Store<V>(copies + i, w);
   });
 }
@@ -165,7 +215,7 @@ __device__ void Sgd(const Factors& f, const TableEntry& entry, const TableChunk&
       w[k] -= f.learning_rate * g[k];
     }
     if (ms != nullptr) Store<V>(ms + i, m);
-    Store<V>(weights + i, w);
+    StoreWeights<V>(f, chunk, weights, i, w);
     if (copies != nullptr) Store<V>(copies + i, w);
   });
 }
@@ -191,10 +241,29 @@ __device__ uint8_t CodeOf(const float* map, const float* middles, float x, float
   return static_cast<uint8_t>(code);
 }
 
+// The bits that a block of 256 elements is rounded with, in their order: a lane makes eight.
+__device__ void RandomBits(const Factors& f, const TableChunk& chunk, int64_t first, int lane,
+                           uint16_t* bits) {
+  StochasticRounding rounding = f.rounding;
+  rounding.stream += chunk.entry;
+  const auto words =
+      Philox(rounding.Counter(static_cast<uint64_t>(first) / 8 + lane), rounding.key);
+  __syncwarp();
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    bits[8 * lane + 2 * k] = static_cast<uint16_t>(words[k]);
+    bits[8 * lane + 2 * k + 1] = static_cast<uint16_t>(words[k] >> 16);
+  }
+  __syncwarp();
+}
+
 // A warp takes a block of 256 elements: 8 of a lane.
 template <typename G, typename W, typename C>
 __device__ void QuantisedAdam(Factors f, const TableEntry& entry, const TableChunk& chunk,
                               const float* maps) {
+  __shared__ uint16_t random[kThreads / 32][kQuantisedBlock];
+  uint16_t* bits = random[threadIdx.x / 32];
+  const bool rounds = std::is_same_v<W, BFloat> && f.rounds;
   const float decay = f.decay;
   f.decay = 1;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -206,6 +275,7 @@ __device__ void QuantisedAdam(Factors f, const TableEntry& entry, const TableChu
     float m[8] = {}, v[8] = {};
     float most_m = 0;
     float most_v = 0;
+    if (rounds) RandomBits(f, chunk, first, lane, bits);
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
       const int64_t i = first + 32 * k + lane;
@@ -215,7 +285,12 @@ __device__ void QuantisedAdam(Factors f, const TableEntry& entry, const TableChu
       float weight = ToFloat(reinterpret_cast<W*>(entry.weight)[i]);
       AdamStep(f, ToFloat(reinterpret_cast<const G*>(entry.gradient)[i]), weight, m[k], v[k]);
       weight *= decay;
-      reinterpret_cast<W*>(entry.weight)[i] = FromFloat<W>(weight);
+      if (rounds) {
+        reinterpret_cast<uint16_t*>(entry.weight)[i] =
+            RoundStochastically(weight, bits[32 * k + lane]);
+      } else {
+        reinterpret_cast<W*>(entry.weight)[i] = FromFloat<W>(weight);
+      }
       if (entry.copy != nullptr) reinterpret_cast<C*>(entry.copy)[i] = FromFloat<C>(weight);
       most_m = fmaxf(most_m, fabsf(m[k]));
       most_v = fmaxf(most_v, fabsf(v[k]));
@@ -268,9 +343,15 @@ void RunUpdate(const OpCall& call, const Launch& launch) {
   auto* factors = reinterpret_cast<Factors*>(WorkspaceOf(call));
   const graph::OpAttributes& attributes = call.attributes;
   const bool sgd = attributes.optimizer == graph::OptimizerKind::kSgd;
-  FactorsKernel<<<1, 1, 0, launch.stream>>>(
-      launch.scalars, call.inputs[0].As<const float>(), attributes.weight_decay,
-      attributes.momentum, attributes.optimizer == graph::OptimizerKind::kAdamW, factors);
+  const UpdateArgs args{.weight_decay = attributes.weight_decay,
+                        .momentum = attributes.momentum,
+                        .decoupled = attributes.optimizer == graph::OptimizerKind::kAdamW,
+                        .rounds = attributes.stochastic_rounding,
+                        .stream = attributes.stream,
+                        .norm = call.inputs[0].As<const float>(),
+                        .loss = launch.loss,
+                        .halted = launch.halted};
+  FactorsKernel<<<1, 1, 0, launch.stream>>>(launch.scalars, args, factors);
   const DType gradient = call.inputs[1].dtype;
   const DType weight = call.outputs[0].dtype;
   const DType copy = call.outputs[3] ? call.outputs[3].dtype : weight;
