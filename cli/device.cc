@@ -10,6 +10,7 @@
 
 #if defined(HEADROOM_HAS_CUDA)
 #include "engine/cuda/cuda_backend.h"
+#include "model/locate.h"
 #endif
 
 namespace headroom::cli {
@@ -33,8 +34,11 @@ std::optional<DeviceName> ParseDevice(std::string_view name) {
 DeviceName DefaultDevice() { return {.cuda = engine::CudaDeviceCount() > 0}; }
 
 Result<std::unique_ptr<engine::Device>> OpenCuda(int index, bool tf32) {
+  const std::filesystem::path cache = UserCache();
+  const engine::CudaOptions options{.tf32 = tf32,
+                                    .algorithms = cache.empty() ? cache : cache / "headroom"};
   HEADROOM_ASSIGN_OR_RETURN(std::unique_ptr<engine::CudaDevice> device,
-                            engine::CudaDevice::Open(index, {.tf32 = tf32}));
+                            engine::CudaDevice::Open(index, options));
   return std::unique_ptr<engine::Device>(std::move(device));
 }
 #else

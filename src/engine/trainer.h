@@ -128,6 +128,8 @@ class Trainer {
   const StepSet& steps() const { return *steps_; }
   // Parameters that a checkpoint lacked and that were initialised.
   const std::vector<std::string>& newly_initialised() const { return newly_initialised_; }
+  // One line where a resumed run multiplies matrices by other algorithms than before.
+  const std::optional<std::string>& other_algorithms() const { return other_algorithms_; }
 
  private:
   Trainer() = default;
@@ -159,6 +161,7 @@ class Trainer {
   int64_t steps_per_epoch_ = 0;
   std::vector<Batch> window_;
   std::vector<std::string> newly_initialised_;
+  std::optional<std::string> other_algorithms_;
 };
 
 }  // namespace headroom::engine
