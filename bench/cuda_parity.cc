@@ -377,11 +377,8 @@ std::vector<TinyModel> Models() {
             {{"d_model", 256}, {"encoder_attention_heads", 8}, {"decoder_attention_heads", 8}}),
        Task::kSeq2SeqLm}};
   models.insert(models.end(), products.begin(), products.end());
-  for (TinyModel tiny : TinyModels()) {
-    const size_t at = tiny.config.find("\"vocab_size\": 61");
-    tiny.config.replace(at, 16, "\"vocab_size\": 64");
-    models.push_back(std::move(tiny));
-  }
+  const std::vector<TinyModel> tiny = TinyModels(64);
+  models.insert(models.end(), tiny.begin(), tiny.end());
   return models;
 }
 
