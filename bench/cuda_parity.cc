@@ -16,12 +16,14 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "base/check.h"
 #include "cuda_attention_parity.h"
+#include "cuda_parity_cases.h"
 #include "cuda_update_parity.h"
 #include "engine/cpu/cpu_ops.h"
 #include "engine/cuda/cuda_backend.h"
@@ -115,12 +117,6 @@ class Reference {
   std::map<std::pair<std::byte*, int64_t>, std::vector<std::byte>> raw_;
 };
 
-struct Case {
-  TinyModel model;
-  NativeOptions options;
-  bool cudnn = false;
-};
-
 struct Worst {
   double ratio = 0;     // 16-bit: CUDA's error over the CPU's
   double relative = 0;  // float32
@@ -151,7 +147,7 @@ void Allow(const TensorView& view, const std::byte* arena, Ranges& ranges) {
 }
 
 // Whether two arenas agree outside the ranges.
-bool SameOutside(const std::vector<std::byte>& a, const std::vector<std::byte>& b, Ranges ranges) {
+bool SameOutside(std::span<const std::byte> a, std::span<const std::byte> b, Ranges ranges) {
   ranges.emplace_back(a.size(), a.size());
   std::sort(ranges.begin(), ranges.end());
   size_t at = 0;
@@ -162,14 +158,15 @@ bool SameOutside(const std::vector<std::byte>& a, const std::vector<std::byte>& 
   return true;
 }
 
+// `after` is room for an arena: most of the time goes into moving arenas, of which each op has
+// three passes and no memory of its own.
 void CompareOp(const Case& test, size_t index, const TinyRun& run, CudaExecutor& cuda,
-               const StepScalars& scalars, std::map<std::string, Worst>& worst) {
+               const StepScalars& scalars, std::vector<std::byte>& after,
+               std::map<std::string, Worst>& worst) {
   const Op& op = run.step().graph().ops()[index];
   const Executor& executor = run.executor();
   const Bytes size = run.step().plan.size;
-  const auto bytes = static_cast<size_t>(size.count());
   std::byte* arena = ArenaOf(run);
-  const std::vector<std::byte> before(arena, arena + bytes);
   const auto inputs = ViewsOf(executor, op.inputs);
   const auto outputs = ViewsOf(executor, op.outputs);
   const auto scratch = ViewsOf(executor, op.scratch);
@@ -177,11 +174,9 @@ void CompareOp(const Case& test, size_t index, const TinyRun& run, CudaExecutor&
   const auto reference_inputs = reference.Copies(inputs);
   const auto reference_outputs = reference.Copies(outputs);
   const auto reference_scratch = reference.Copies(scratch);
-  cuda.UploadArena(before.data(), size);
+  cuda.UploadArena(arena, size);
   cuda.RunOps(index, index + 1, scalars);
-  std::vector<std::byte> after(bytes);
   cuda.DownloadArena(after.data(), size);
-  executor.RunOps(index, index + 1, scalars);
   const std::string name =
       test.model.name + ": " + std::string(Name(op.kind)) + " (op " + std::to_string(index) + ")";
   Ranges ranges;
@@ -189,7 +184,9 @@ void CompareOp(const Case& test, size_t index, const TinyRun& run, CudaExecutor&
     for (const TensorView& view : *views) Allow(view, arena, ranges);
   }
   if (op.kind == OpKind::kCrossEntropy) Allow(inputs[0], arena, ranges);
-  Check(SameOutside(before, after, std::move(ranges)), name + " wrote bytes that are not its own");
+  Check(SameOutside({arena, after.size()}, after, std::move(ranges)),
+        name + " wrote bytes that are not its own");
+  executor.RunOps(index, index + 1, scalars);
   const bool update = op.kind == OpKind::kUpdate;
   if (!update) {
     cpu::RunCpuOp({.kind = op.kind,
@@ -242,6 +239,7 @@ void CompareOps(const Case& test, std::map<std::string, Worst>& worst) {
   if (test.options.precision == Precision::kFp16) scalars.loss_scale = 0x1p12F;
   const size_t ops = run.step().graph().ops().size();
   const int64_t micro_steps = test.options.gradient_accumulation_steps;
+  std::vector<std::byte> after(static_cast<size_t>(run.step().plan.size.count()));
   for (int micro_step = 0; micro_step < micro_steps; ++micro_step) {
     scalars.micro_step = micro_step;
     for (size_t i = 0; i < ops; ++i) {
@@ -249,7 +247,7 @@ void CompareOps(const Case& test, std::map<std::string, Worst>& worst) {
           run.step().graph().ops()[i].phase == graph::Phase::kOptimizer) {
         break;
       }
-      CompareOp(test, i, run, cuda, scalars, worst);
+      CompareOp(test, i, run, cuda, scalars, after, worst);
     }
   }
 }
@@ -339,60 +337,6 @@ void CompareModel(const Case& test) {
   Check(worst <= (fp32 ? 1e-3 : 0.2), name + ": gradient of " + worst_name);
 }
 
-// The configuration with other values of these keys.
-std::string With(std::string config, const std::map<std::string, int>& values) {
-  for (const auto& [key, value] : values) {
-    const std::string name = "\"" + key + "\": ";
-    const size_t at = config.find(name) + name.size();
-    config.replace(at, config.find_first_of(",}", at) - at, std::to_string(value));
-  }
-  return config;
-}
-
-// Sizes at which the tensor-core kernels and vectors of 8 serve, beside the tiny ones.
-std::vector<TinyModel> Models() {
-  const std::string bert = R"({"model_type": "bert", "vocab_size": 128, "hidden_size": 128,
-    "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 256,
-    "max_position_embeddings": 256, "type_vocab_size": 2, "num_labels": 3, "pad_token_id": 1,
-    "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "initializer_range": 0.1})";
-  const std::string gpt2 = R"({"model_type": "gpt2", "vocab_size": 128, "n_embd": 256, "n_layer": 2,
-    "n_head": 2, "n_positions": 256, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
-    "initializer_range": 0.1})";
-  const std::string llama = R"({"model_type": "llama", "vocab_size": 128, "hidden_size": 256,
-    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "intermediate_size": 192, "max_position_embeddings": 256, "rms_norm_eps": 1e-5,
-    "initializer_range": 0.1})";
-  const std::string bart = R"({"model_type": "bart", "vocab_size": 128, "d_model": 128,
-    "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128,
-    "max_position_embeddings": 256, "dropout": 0.1, "attention_dropout": 0.1,
-    "activation_dropout": 0.1, "activation_function": "gelu", "scale_embedding": true,
-    "pad_token_id": 1, "init_std": 0.1})";
-  std::vector<TinyModel> models = {{"bert wide classifier", bert, Task::kSequenceClassification},
-                                   {"bert wide masked lm", bert, Task::kMaskedLm},
-                                   {"gpt2 wide", gpt2, Task::kCausalLm},
-                                   {"llama wide", llama, Task::kCausalLm},
-                                   {"bart wide", bart, Task::kSeq2SeqLm}};
-  // Heads and lengths of attention by products; GPT-2's in float32 alone.
-  const std::vector<TinyModel> products = {
-      {"bert products", With(bert, {{"hidden_size", 256}, {"num_attention_heads", 8}}),
-       Task::kSequenceClassification},
-      {"gpt2 products", With(gpt2, {{"n_head", 4}}), Task::kCausalLm},
-      {"llama products", With(llama, {{"num_attention_heads", 8}, {"num_key_value_heads", 4}}),
-       Task::kCausalLm},
-      {"bart products",
-       With(bart,
-            {{"d_model", 256}, {"encoder_attention_heads", 8}, {"decoder_attention_heads", 8}}),
-       Task::kSeq2SeqLm}};
-  models.insert(models.end(), products.begin(), products.end());
-  for (TinyModel tiny : TinyModels()) {
-    const size_t at = tiny.config.find("\"vocab_size\": 61");
-    tiny.config.replace(at, 16, "\"vocab_size\": 64");
-    models.push_back(std::move(tiny));
-  }
-  return models;
-}
-
 // Without dropout of attention cuDNN has to agree with the CPU, and with it with itself.
 void CompareCudnn(Case test, std::map<std::string, Worst>& worst) {
   test.cudnn = true;
@@ -423,33 +367,23 @@ int Summary() {
   return failures == 0 ? 0 : 1;
 }
 
-int Main(bool quick, bool cudnn_alone) {
+int Main(const Selection& selection) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (selection.part == 0 && !selection.cudnn_alone) CheckUpdates();
+  if (selection.part == 0 && !selection.cudnn_alone && !selection.quick) CheckRuns();
+  if (selection.updates_alone) return Summary();
   std::map<std::string, Worst> worst;
   std::map<std::string, Worst> cudnn_worst;
-  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
-    for (const TinyModel& model : Models()) {
-      Case test{model, TinyOptions(model)};
-      const bool chosen = model.name == "bert wide classifier" || model.name == "llama wide" ||
-                          model.name == "llama products";
-      if (quick && (precision != Precision::kBf16 || !chosen)) continue;
-      const bool wide = model.name.find("wide") != std::string::npos;
-      if (wide) test.options.model.rows.sequence = 100;
-      if (wide && model.task == Task::kSeq2SeqLm) test.options.model.target_sequence = 72;
-      const bool products = model.name.find("products") != std::string::npos;
-      if (products) test.options.model.rows.sequence = 158;
-      if (products && model.task == Task::kSeq2SeqLm) test.options.model.target_sequence = 136;
-      test.options.precision = precision;
-      test.options.cuda = true;
-      test.options.model.loss_chunk_rows = 64;
-      test.options.gradient_accumulation_steps = 2;
-      if (!cudnn_alone) {
-        CompareOps(test, worst);
-        CompareModel(test);
-      }
-      if (wide && precision != Precision::kFp32 && HasCudnn()) CompareCudnn(test, cudnn_worst);
+  for (const Case& test : Cases(selection)) {
+    if (!selection.cudnn_alone) {
+      CompareOps(test, worst);
+      CompareModel(test);
     }
+    const bool served = IsWide(test.model) && test.options.precision != Precision::kFp32;
+    if (served && HasCudnn()) CompareCudnn(test, cudnn_worst);
   }
-  if (!quick && HasCudnn()) CheckCudnnAttention();
+  const bool last_part = selection.part + 1 == selection.parts;
+  if (!selection.quick && last_part && HasCudnn()) CheckCudnnAttention();
   for (auto& [name, most] : cudnn_worst) worst[name + " (cuDNN)"] = most;
   for (const auto& [name, most] : worst) {
     std::printf("op     %-36s %5d outputs, error %.2f of the CPU's at most, float32 %.1e\n",
@@ -458,25 +392,27 @@ int Main(bool quick, bool cudnn_alone) {
   return Summary();
 }
 
-int Updates(bool runs) {
-  CheckUpdates();
-  if (runs) CheckRuns();
-  return Summary();
-}
-
 }  // namespace
 }  // namespace headroom::engine
 
 // --quick: three models in bfloat16, for compute-sanitizer. --cudnn: what is of cuDNN alone.
 // --updates: updates and runs alone.
+// --part 2/4: the second of four parts, which together are everything.
 int main(int argc, char** argv) {
-  const std::vector<std::string> words(argv + 1, argv + argc);
-  const auto has = [&](const char* word) {
-    return std::find(words.begin(), words.end(), word) != words.end();
-  };
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  int failed = 0;
-  if (!has("--cudnn")) failed = headroom::engine::Updates(!has("--quick"));
-  if (has("--updates")) return failed;
-  return headroom::engine::Main(has("--quick"), has("--cudnn"));
+  using namespace headroom::engine;
+  Selection selection;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--quick") {
+      selection.quick = true;
+    } else if (word == "--cudnn") {
+      selection.cudnn_alone = true;
+    } else if (word == "--updates") {
+      selection.updates_alone = true;
+    } else if (word != "--part" || ++i == argc || !ParsePart(argv[i], selection)) {
+      std::fprintf(stderr, "usage: cuda_parity [--quick] [--cudnn] [--updates] [--part K/N]\n");
+      return 2;
+    }
+  }
+  return Main(selection);
 }

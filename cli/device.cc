@@ -9,6 +9,7 @@
 
 #if defined(HEADROOM_HAS_CUDA)
 #include "engine/cuda/cuda_backend.h"
+#include "model/locate.h"
 #endif
 
 namespace headroom::cli {
@@ -42,8 +43,11 @@ Result<std::optional<DeviceName>> ReadDevice(const Arguments& arguments) {
 DeviceName DefaultDevice() { return {.cuda = engine::CudaDeviceCount() > 0}; }
 
 Result<std::unique_ptr<engine::Device>> OpenCuda(int index, bool tf32) {
+  const std::filesystem::path cache = UserCache();
+  const engine::CudaOptions options{.tf32 = tf32,
+                                    .algorithms = cache.empty() ? cache : cache / "headroom"};
   HEADROOM_ASSIGN_OR_RETURN(std::unique_ptr<engine::CudaDevice> device,
-                            engine::CudaDevice::Open(index, {.tf32 = tf32}));
+                            engine::CudaDevice::Open(index, options));
   return std::unique_ptr<engine::Device>(std::move(device));
 }
 #else

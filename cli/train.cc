@@ -246,6 +246,7 @@ ExitCode Train(TrainCommand command, const TextStyle& style) {
   if (!trainer->newly_initialised().empty()) {
     Warn("train", NewlyInitialised(trainer->newly_initialised()));
   }
+  if (trainer->other_algorithms()) Warn("train", *trainer->other_algorithms());
   const Result<engine::TrainResult> result = trainer->Run(*progress);
   if (!result.ok()) return Fail("train", result.error());
   if (ladder) {

@@ -25,6 +25,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kSchema = "headroom.trainer_state.1";
 constexpr std::string_view kPrefix = "checkpoint-";
+constexpr const char* kAlgorithms = "gemm_algorithms.json";
 
 std::vector<TensorId> StatesOf(const graph::Graph& graph) {
   std::vector<TensorId> states;
@@ -239,13 +240,17 @@ Status SaveModel(const fs::path& folder, const ModelGraph& model, const Executor
 }
 
 Status SaveCheckpoint(const fs::path& folder, const ModelGraph& model, const Executor& executor,
-                      const TrainerState& state, const ModelFiles& files) {
+                      const TrainerState& state, const ModelFiles& files, const Device* device) {
   const fs::path unfinished = folder.string() + ".tmp";
   std::error_code failure;
   fs::remove_all(unfinished, failure);
   const auto write = [&]() -> Status {
     HEADROOM_RETURN_IF_ERROR(SaveModel(unfinished, model, executor, files));
     HEADROOM_RETURN_IF_ERROR(SaveStates(unfinished / "optimizer.safetensors", executor));
+    const std::string algorithms = device == nullptr ? "" : device->Algorithms();
+    if (!algorithms.empty()) {
+      HEADROOM_RETURN_IF_ERROR(WriteFile(unfinished / kAlgorithms, algorithms));
+    }
     return WriteFile(unfinished / "trainer_state.json", StateText(state));
   };
   if (Status status = write(); !status.ok()) {
@@ -274,6 +279,21 @@ Result<TrainerState> LoadCheckpoint(const fs::path& folder, const ModelGraph& mo
   }
   HEADROOM_RETURN_IF_ERROR(LoadStates(folder / "optimizer.safetensors", executor));
   return state;
+}
+
+std::optional<std::string> TakeAlgorithms(const fs::path& checkpoint, Device* device) {
+  const fs::path path = checkpoint / kAlgorithms;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return std::nullopt;
+  const auto line = [&](const std::string& why) {
+    return Format("{}: not used: {}; results will differ in their last bits", path.string(), why);
+  };
+  if (device == nullptr) return line("they are of a GPU, and this is the CPU");
+  const Result<std::string> text = ReadFile(path, MiB(16));
+  if (!text.ok()) return line(text.error().message);
+  const Status status = device->UseAlgorithms(*text);
+  if (!status.ok()) return line(status.error().message);
+  return std::nullopt;
 }
 
 std::optional<fs::path> LastCheckpoint(const fs::path& folder) {

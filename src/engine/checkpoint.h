@@ -7,6 +7,8 @@
 //                  config.json
 //                  optimizer.safetensors  the optimizer's states
 //                  trainer_state.json     step, position in the data, gradient scale, recipe
+//                  gemm_algorithms.json   by which algorithms a GPU multiplied matrices; of a run
+//                                         on the CPU there is none
 //
 // It is written as a folder of another name and renamed, so that there is never half of one.
 #pragma once
@@ -20,6 +22,7 @@
 
 #include "base/result.h"
 #include "engine/data/batches.h"
+#include "engine/device.h"
 #include "engine/executor.h"
 #include "engine/grad_scaler.h"
 #include "engine/models/model_graph.h"
@@ -46,9 +49,11 @@ std::map<std::string, std::string> RecipeOf(const TrainOptions& options, int64_t
 // Text files that belong to the model: config.json, tokenizer.json, …, by file name.
 using ModelFiles = std::map<std::string, std::string>;
 
-// Writes the folder. A failure leaves what was there.
+// Writes the folder, with the algorithms of the device where there is one. A failure leaves what
+// was there.
 Status SaveCheckpoint(const std::filesystem::path& folder, const ModelGraph& model,
-                      const Executor& executor, const TrainerState& state, const ModelFiles& files);
+                      const Executor& executor, const TrainerState& state, const ModelFiles& files,
+                      const Device* device = nullptr);
 // The model alone: model.safetensors and `files`, into a folder that may exist.
 Status SaveModel(const std::filesystem::path& folder, const ModelGraph& model,
                  const Executor& executor, const ModelFiles& files);
@@ -57,6 +62,12 @@ Status SaveModel(const std::filesystem::path& folder, const ModelGraph& model,
 Result<TrainerState> LoadCheckpoint(const std::filesystem::path& folder, const ModelGraph& model,
                                     const Executor& executor,
                                     const std::map<std::string, std::string>& recipe);
+
+// Has the device multiply as the checkpoint's run did, so that the run goes on to the bit. Returns
+// one line where it cannot, and results will differ in their last bits: it is another kind of
+// device, or none (null), or the file is damaged. Nothing of that is an error. REQUIRES: called
+// before Allocate().
+std::optional<std::string> TakeAlgorithms(const std::filesystem::path& checkpoint, Device* device);
 
 // The checkpoint-N of the folder with the largest N, if it has any.
 std::optional<std::filesystem::path> LastCheckpoint(const std::filesystem::path& folder);

@@ -21,6 +21,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
@@ -82,6 +83,16 @@ class Device {
   virtual Status Await(int mark) const = 0;
   // Waits for all that was started; fails with what went wrong since the last time.
   virtual Status Synchronize() const = 0;
+
+  // By which algorithms matrices are multiplied, as UseAlgorithms() of a later run takes them to
+  // repeat this one to the bit. Empty where there is no choice.
+  virtual std::string Algorithms() const { return {}; }
+  // Multiplies by these from now on. Fails, and changes nothing, where they are of another kind of
+  // device or no text of Algorithms(), with one line that says which. REQUIRES: called before
+  // Allocate().
+  virtual Status UseAlgorithms(std::string_view) {
+    return Error::Unsupported("this device has no choice of algorithms");
+  }
 };
 
 }  // namespace headroom::engine

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace headroom::engine {
 
 using graph::OpKind;
@@ -129,6 +131,15 @@ Status LazyDevice::Await(int mark) const {
   size_t count = commands_.size();
   while (count > 0 && commands_[count - 1].mark != mark) --count;
   RunFirst(count);
+  return {};
+}
+
+Status LazyDevice::UseAlgorithms(std::string_view text) {
+  HEADROOM_CHECK(arena_.bytes().empty(), "algorithms for a device that has an arena");
+  if (!text.starts_with(kind_)) {
+    return Error::BadInput("they are of \"" + std::string(text) + "\", and this is " + kind_);
+  }
+  algorithms_ = text;
   return {};
 }
 

@@ -10,6 +10,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/device.h"
@@ -19,7 +21,11 @@ namespace headroom::engine {
 
 class LazyDevice : public Device {
  public:
-  const std::string& name() const override { return name_; }
+  // `kind` is what Algorithms() begins with: those of another kind are refused.
+  explicit LazyDevice(std::string kind = "a lazy device")
+      : kind_(std::move(kind)), algorithms_(kind_ + ": tuned") {}
+
+  const std::string& name() const override { return kind_; }
   Bytes free_memory() const override { return GiB(1); }
   Status Allocate(Bytes size) override;
   std::unique_ptr<DeviceExecutor> NewExecutor(const graph::Graph& graph,
@@ -28,7 +34,10 @@ class LazyDevice : public Device {
   void Mark(int mark) override;
   Status Await(int mark) const override;
   Status Synchronize() const override;
+  std::string Algorithms() const override { return algorithms_; }
+  Status UseAlgorithms(std::string_view text) override;
 
+  void set_algorithms(std::string algorithms) { algorithms_ = std::move(algorithms); }
   // Uploads that read other bytes than they were started with.
   int changed_uploads() const { return changed_uploads_; }
   // The most updates that were started and not done when a wait was over.
@@ -43,7 +52,8 @@ class LazyDevice : public Device {
   };
   void RunFirst(size_t count) const;
 
-  std::string name_ = "a lazy device";
+  std::string kind_;
+  std::string algorithms_;
   HostArena arena_;
   std::vector<std::vector<std::byte>> host_;
   mutable std::deque<Command> commands_;

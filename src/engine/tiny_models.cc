@@ -32,7 +32,7 @@ std::string Seq2Seq(const std::string& type) {
 
 }  // namespace
 
-std::vector<TinyModel> TinyModels() {
+std::vector<TinyModel> TinyModels(int64_t vocabulary) {
   const std::string gpt2 = R"({"model_type": "gpt2", "vocab_size": 61, "n_embd": 32, "n_layer": 2,
     "n_head": 4, "n_positions": 40, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
     "initializer_range": 0.2})";
@@ -40,15 +40,22 @@ std::vector<TinyModel> TinyModels() {
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
     "intermediate_size": 40, "max_position_embeddings": 40, "rms_norm_eps": 1e-5,
     "initializer_range": 0.2})";
-  return {{"bert classifier", Encoder("bert"), Task::kSequenceClassification},
-          {"bert masked lm", Encoder("bert"), Task::kMaskedLm},
-          {"roberta classifier", Encoder("roberta"), Task::kSequenceClassification},
-          {"roberta masked lm", Encoder("roberta"), Task::kMaskedLm},
-          {"gpt2", gpt2, Task::kCausalLm},
-          {"llama", llama, Task::kCausalLm},
-          {"bart", Seq2Seq("bart"), Task::kSeq2SeqLm},
-          {"marian", Seq2Seq("marian"), Task::kSeq2SeqLm},
-          {"mbart", Seq2Seq("mbart"), Task::kSeq2SeqLm}};
+  std::vector<TinyModel> models = {
+      {"bert classifier", Encoder("bert"), Task::kSequenceClassification},
+      {"bert masked lm", Encoder("bert"), Task::kMaskedLm},
+      {"roberta classifier", Encoder("roberta"), Task::kSequenceClassification},
+      {"roberta masked lm", Encoder("roberta"), Task::kMaskedLm},
+      {"gpt2", gpt2, Task::kCausalLm},
+      {"llama", llama, Task::kCausalLm},
+      {"bart", Seq2Seq("bart"), Task::kSeq2SeqLm},
+      {"marian", Seq2Seq("marian"), Task::kSeq2SeqLm},
+      {"mbart", Seq2Seq("mbart"), Task::kSeq2SeqLm}};
+  for (TinyModel& model : models) {
+    const std::string size = "\"vocab_size\": " + std::to_string(kVocabulary);
+    model.config.replace(model.config.find(size), size.size(),
+                         "\"vocab_size\": " + std::to_string(vocabulary));
+  }
+  return models;
 }
 
 NativeOptions TinyOptions(const TinyModel& model) {

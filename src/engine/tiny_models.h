@@ -20,8 +20,8 @@ struct TinyModel {
 };
 
 // BERT (classification, masked LM), RoBERTa, GPT-2, Llama (GQA), BART, Marian (norms behind),
-// mBART (norms first), with dropout.
-std::vector<TinyModel> TinyModels();
+// mBART (norms first), with dropout. Data for 61 tokens serves larger vocabularies too.
+std::vector<TinyModel> TinyModels(int64_t vocabulary = 61);
 
 // A planned step in an arena of its own, with weights and one batch of seeded data.
 class TinyRun {

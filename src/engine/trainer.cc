@@ -130,6 +130,9 @@ Schedule Trainer::ScheduleOf() const {
 
 Status Trainer::Start(const Origin& origin) {
   origin_ = origin;
+  if (!origin.checkpoint.empty()) {
+    other_algorithms_ = TakeAlgorithms(origin.checkpoint, origin.device);
+  }
   HEADROOM_RETURN_IF_ERROR(steps_->Allocate(origin.device));
   const Executor& executor = steps_->executor();
   if (!origin.checkpoint.empty()) {
@@ -253,8 +256,8 @@ Status Trainer::Save(TrainObserver& observer, Position position, TrainResult& re
   CopyToHost();
   const std::filesystem::path folder =
       options_.output_dir / ("checkpoint-" + std::to_string(state_.global_step));
-  HEADROOM_RETURN_IF_ERROR(
-      SaveCheckpoint(folder, steps_->model(), steps_->executor(), state_, origin_.files));
+  HEADROOM_RETURN_IF_ERROR(SaveCheckpoint(folder, steps_->model(), steps_->executor(), state_,
+                                          origin_.files, origin_.device));
   RemoveOldCheckpoints(options_.output_dir, options_.save_total_limit);
   result.saved = folder;
   observer.OnSave(folder);

@@ -140,6 +140,8 @@ class Trainer {
   const StepSet& steps() const { return *steps_; }
   // Parameters that a checkpoint lacked and that were initialised.
   const std::vector<std::string>& newly_initialised() const { return newly_initialised_; }
+  // One line where a resumed run multiplies matrices by other algorithms than before.
+  const std::optional<std::string>& other_algorithms() const { return other_algorithms_; }
 
  private:
   // Of this process.
@@ -184,6 +186,7 @@ class Trainer {
   std::unique_ptr<StepRunner> runner_;  // from Start() on
   std::chrono::steady_clock::time_point last_finished_;
   std::vector<std::string> newly_initialised_;
+  std::optional<std::string> other_algorithms_;
 };
 
 }  // namespace headroom::engine

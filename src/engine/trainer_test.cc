@@ -9,7 +9,9 @@
 #include <numeric>
 
 #include "engine/budget.h"
+#include "engine/lazy_device.h"
 #include "engine/tiny_models.h"
+#include "engine/tiny_training.h"
 
 namespace headroom::engine {
 namespace {
@@ -33,63 +35,6 @@ const TinyModel& Model(const std::string& name) {
     if (model.name == name) return model;
   }
   HEADROOM_CHECK(false, "no such model");
-}
-
-ModelConfig ConfigOf(const TinyModel& model) {
-  Result<ModelConfig> config = ModelConfig::FromJson(model.config, model.name);
-  HEADROOM_CHECK(config.ok(), config.error().message);
-  return *config;
-}
-
-TrainData DataFor(const TinyModel& model, int64_t rows = 26) {
-  SyntheticOptions options{.rows = rows, .sequence = 12, .vocabulary = 61, .task = model.task};
-  TrainData data{.train = SyntheticDataset(options), .evaluation = {}, .pad_id = 1, .masking = {}};
-  options.rows = 6;
-  options.seed = 1;
-  data.evaluation = SyntheticDataset(options);
-  if (model.task == Task::kMaskedLm) {
-    data.masking = {.probability = 0.15F, .mask_id = 3, .vocabulary = 61};
-  }
-  return data;
-}
-
-struct Recorder : TrainObserver {
-  void OnStep(const StepReport& report) override { losses.push_back(report.loss); }
-  bool ShouldStop() override {
-    return stop_after > 0 && static_cast<int>(losses.size()) >= stop_after;
-  }
-  std::vector<double> losses;
-  int stop_after = 0;
-};
-
-TrainOptions OptionsFor(const TinyModel& model) {
-  TrainOptions options;
-  options.task = model.task;
-  options.per_device_train_batch_size = 4;
-  options.gradient_accumulation_steps = 2;
-  options.max_steps = 8;
-  options.learning_rate = 1e-3;
-  options.warmup_steps = 2;
-  options.weight_decay = 0.01;
-  return options;
-}
-
-struct Outcome {
-  std::vector<double> losses;
-  TrainResult result;
-};
-
-Outcome TrainOn(const TinyModel& model, const TrainOptions& options, const Trainer::Origin& origin,
-                int stop_after = 0) {
-  Result<Trainer> trainer = Trainer::Create(ConfigOf(model), options, DataFor(model));
-  HEADROOM_CHECK(trainer.ok(), trainer.error().message);
-  const Status started = trainer->Start(origin);
-  HEADROOM_CHECK(started.ok(), started.error().message);
-  Recorder recorder;
-  recorder.stop_after = stop_after;
-  Result<TrainResult> result = trainer->Run(recorder);
-  HEADROOM_CHECK(result.ok(), result.error().message);
-  return {recorder.losses, *result};
 }
 
 std::string Contents(const fs::path& path) {
@@ -125,6 +70,62 @@ TEST_F(TrainerTest, ResumesToTheBit) {
       fs::remove_all(folder_ / "stopped");
     }
   }
+}
+
+TEST_F(TrainerTest, TrainsOnADeviceAsOnTheCpu) {
+  for (const char* name : {"bert classifier", "gpt2", "bart"}) {
+    SCOPED_TRACE(name);
+    const TinyModel& model = Model(name);
+    TrainOptions options = OptionsFor(model);
+    options.precision = Precision::kBf16;
+    options.output_dir = folder_ / "cpu";
+    const Outcome cpu = TrainOn(model, options, {});
+    LazyDevice device("host");
+    options.output_dir = folder_ / "device";
+    const Outcome on_device = TrainOn(model, options, {.device = &device});
+    EXPECT_EQ(on_device.losses, cpu.losses);
+    EXPECT_EQ(on_device.result.evaluation->loss, cpu.result.evaluation->loss);
+    EXPECT_EQ(Contents(folder_ / "device" / "model.safetensors"),
+              Contents(folder_ / "cpu" / "model.safetensors"));
+    EXPECT_FALSE(fs::exists(cpu.result.saved / "gemm_algorithms.json"));
+  }
+}
+
+// A run that resumes multiplies as the one before did, whatever its device would have chosen.
+TEST_F(TrainerTest, ResumesWithTheAlgorithmsOfItsDevice) {
+  const TinyModel& model = Model("gpt2");
+  TrainOptions options = OptionsFor(model);
+  options.output_dir = folder_;
+  LazyDevice first("card A");
+  first.set_algorithms("card A: split by 3");
+  const Outcome stopped = TrainOn(model, options, {.device = &first}, 3);
+  EXPECT_EQ(Contents(stopped.result.saved / "gemm_algorithms.json"), "card A: split by 3");
+  LazyDevice second("card A");
+  const Outcome resumed =
+      TrainOn(model, options, {.checkpoint = stopped.result.saved, .device = &second}, 2);
+  EXPECT_EQ(second.Algorithms(), "card A: split by 3");
+  EXPECT_FALSE(resumed.other_algorithms);
+  EXPECT_EQ(Contents(resumed.result.saved / "gemm_algorithms.json"), "card A: split by 3");
+}
+
+TEST_F(TrainerTest, SaysWhereItResumesWithOtherAlgorithms) {
+  const TinyModel& model = Model("gpt2");
+  TrainOptions options = OptionsFor(model);
+  options.output_dir = folder_;
+  LazyDevice first("card A");
+  const Outcome stopped = TrainOn(model, options, {.device = &first}, 3);
+  const std::string file = (stopped.result.saved / "gemm_algorithms.json").string();
+  LazyDevice other("card B");
+  const Trainer::Origin elsewhere{.checkpoint = stopped.result.saved, .device = &other};
+  EXPECT_EQ(TrainOn(model, options, elsewhere).other_algorithms,
+            file +
+                ": not used: they are of \"card A: tuned\", and this is card B; results will "
+                "differ in their last bits");
+  EXPECT_EQ(other.Algorithms(), "card B: tuned");
+  EXPECT_EQ(TrainOn(model, options, {.checkpoint = stopped.result.saved}).other_algorithms,
+            file +
+                ": not used: they are of a GPU, and this is the CPU; results will differ in "
+                "their last bits");
 }
 
 TEST_F(TrainerTest, RefusesToResumeBeyondItsData) {

@@ -129,16 +129,17 @@ Result<std::optional<LocatedModel>> FindInCache(std::string_view model) {
 
 }  // namespace
 
+std::filesystem::path UserCache() {
+  if (std::string cache = Environment("XDG_CACHE_HOME"); !cache.empty()) return ExpandUser(cache);
+  const std::string home = Environment("HOME");
+  return home.empty() ? fs::path() : fs::path(home) / ".cache";
+}
+
 std::filesystem::path HuggingFaceCache() {
   if (std::string cache = Environment("HF_HUB_CACHE"); !cache.empty()) return ExpandUser(cache);
   if (std::string home = Environment("HF_HOME"); !home.empty()) return ExpandUser(home) / "hub";
-  if (std::string cache = Environment("XDG_CACHE_HOME"); !cache.empty()) {
-    return ExpandUser(cache) / "huggingface" / "hub";
-  }
-  if (std::string home = Environment("HOME"); !home.empty()) {
-    return fs::path(home) / ".cache" / "huggingface" / "hub";
-  }
-  return {};
+  const fs::path cache = UserCache();
+  return cache.empty() ? cache : cache / "huggingface" / "hub";
 }
 
 Result<std::optional<LocatedModel>> LocateModel(std::string_view model) {

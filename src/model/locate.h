@@ -31,8 +31,11 @@ struct LocatedModel {
 // config.json and on a file that cannot be read.
 Result<std::optional<LocatedModel>> LocateModel(std::string_view model);
 
+// $XDG_CACHE_HOME or ~/.cache. Empty when neither can be told.
+std::filesystem::path UserCache();
+
 // The folder in which huggingface_hub keeps downloaded models: $HF_HUB_CACHE, $HF_HOME/hub,
-// $XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub. Empty when none can be told.
+// huggingface/hub in UserCache(). Empty when none can be told.
 std::filesystem::path HuggingFaceCache();
 
 }  // namespace headroom

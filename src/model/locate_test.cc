@@ -109,10 +109,13 @@ TEST_F(LocateModelTest, TakesNewestSnapshotWithoutMainRevision) {
 }
 
 TEST_F(LocateModelTest, CacheFolderFollowsTheEnvironment) {
+  EXPECT_EQ(UserCache(), fs::path());
   EXPECT_EQ(HuggingFaceCache(), fs::path());
   Set("HOME", "/home/x");
+  EXPECT_EQ(UserCache(), "/home/x/.cache");
   EXPECT_EQ(HuggingFaceCache(), "/home/x/.cache/huggingface/hub");
   Set("XDG_CACHE_HOME", "/xdg");
+  EXPECT_EQ(UserCache(), "/xdg");
   EXPECT_EQ(HuggingFaceCache(), "/xdg/huggingface/hub");
   Set("HF_HOME", "~/hf");
   EXPECT_EQ(HuggingFaceCache(), "/home/x/hf/hub");

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/format.h"
 #include "engine/cpu/block_quantiser.h"
+#include "engine/cuda/algorithm_store.h"
 #include "engine/cuda/attention_plans.h"
 #include "engine/cuda/cuda_ops.h"
 #include "engine/cuda/cudnn_attention.h"
@@ -32,6 +33,7 @@ struct CudaDevice::State {
   int index = 0;
   CudaOptions options;
   std::string name;
+  cuda::AlgorithmIdentity identity;
   cudaStream_t stream = nullptr;
   std::byte* arena = nullptr;
   int64_t arena_size = 0;
@@ -43,6 +45,26 @@ struct CudaDevice::State {
   std::unique_ptr<cuda::GemmLibrary> gemm;
   std::shared_ptr<cuda::AttentionLibrary> attention;
   std::string no_attention;  // why there is none
+
+  Status OpenGemm(const cudaDeviceProp& properties) {
+    HEADROOM_ASSIGN_OR_RETURN(gemm, cuda::GemmLibrary::Open());
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    identity = {.gpu = name,
+                .compute_capability = Format("{}.{}", properties.major, properties.minor),
+                .driver = driver,
+                .cublaslt = gemm->version()};
+    if (!options.algorithms.empty()) gemm->Know(cuda::ReadStore(options.algorithms, identity));
+    return {};
+  }
+
+  // Later starts find what was timed; where the folder cannot be written they time it again.
+  void KeepTimed() const {
+    if (options.algorithms.empty()) return;
+    cuda::AlgorithmStore store(identity);
+    store.Merge(gemm->timed());
+    if (!store.algorithms().empty()) (void)cuda::AddToStore(options.algorithms, store);
+  }
 
   void OpenAttention([[maybe_unused]] int capability) {
     no_attention = "not asked for";
@@ -158,7 +180,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::Open(int index, const CudaOption
   state.quantiser_maps = OnDevice(QuantiserMaps());
   state.counters = OnDevice(std::vector<uint32_t>(cuda::kCounters));
   state.halted = OnDevice(std::vector<uint32_t>(1));
-  HEADROOM_ASSIGN_OR_RETURN(state.gemm, cuda::GemmLibrary::Open());
+  HEADROOM_RETURN_IF_ERROR(state.OpenGemm(properties));
   state.OpenAttention(properties.major * 10 + properties.minor);
   return device;
 }
@@ -208,6 +230,27 @@ Status CudaDevice::StatusOf(int error) const {
 std::unique_ptr<DeviceExecutor> CudaDevice::NewExecutor(const Graph& graph,
                                                         const graph::MemoryPlan& plan) {
   return std::make_unique<CudaExecutor>(*this, graph, plan, state_->options);
+}
+
+std::string CudaDevice::Algorithms() const {
+  cuda::AlgorithmStore store(state_->identity);
+  state_->gemm->AddChosen(store);
+  return store.algorithms().empty() ? "" : store.ToText();
+}
+
+Status CudaDevice::UseAlgorithms(std::string_view text) {
+  HEADROOM_ASSIGN_OR_RETURN(cuda::AlgorithmStore store,
+                            cuda::AlgorithmStore::Parse(text, "the algorithms"));
+  if (store.identity() != state_->identity) {
+    return Error::BadInput(Format("they are of {}, and this is {}", store.identity().ToString(),
+                                  state_->identity.ToString()));
+  }
+  state_->gemm->Know(std::move(store));
+  return {};
+}
+
+int64_t CudaDevice::timed_shapes() const {
+  return static_cast<int64_t>(state_->gemm->timed().algorithms().size());
 }
 
 struct CudaExecutor::State {
@@ -413,6 +456,7 @@ std::vector<double> CudaExecutor::Profile(const StepScalars& scalars) {
 
 void CudaExecutor::Tune() {
   CudaDevice::State& device = state_->device;
+  const size_t timed = device.gemm->timed().algorithms().size();
   device.gemm->set_tuning(true);
   StepScalars scalars;
   // Later micro-steps, where there are any, add to the gradients.
@@ -428,6 +472,7 @@ void CudaExecutor::Tune() {
   scalars.training = false;
   state_->WarmAttention(scalars);
   device.gemm->set_tuning(false);
+  if (device.gemm->timed().algorithms().size() > timed) device.KeepTimed();
   Must(cudaMemsetAsync(device.arena, 0, static_cast<size_t>(device.arena_size), device.stream),
        "zeroing the arena");
 }

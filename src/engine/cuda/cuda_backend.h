@@ -14,8 +14,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
@@ -31,6 +33,9 @@ struct CudaOptions {
   bool tf32 = false;   // products of float32 matrices on tensor cores
   bool graphs = true;  // captured; else op by op
   bool cudnn = true;   // attention by cuDNN where it serves
+  // Where algorithms of matrix products are kept from start to start (cuda/algorithm_store.h);
+  // empty: they are timed at each. A folder that cannot be written is no error.
+  std::filesystem::path algorithms = {};
 };
 
 class CudaDevice : public Device {
@@ -53,6 +58,10 @@ class CudaDevice : public Device {
   Status Synchronize() const override;
   std::unique_ptr<DeviceExecutor> NewExecutor(const graph::Graph& graph,
                                               const graph::MemoryPlan& plan) override;
+  std::string Algorithms() const override;
+  Status UseAlgorithms(std::string_view text) override;
+  // Shapes whose algorithms this device has timed so far; those of others were known.
+  int64_t timed_shapes() const;
 
   struct State;
   State& state() const { return *state_; }
@@ -71,7 +80,8 @@ class CudaExecutor : public DeviceExecutor {
                const CudaOptions& options);
   ~CudaExecutor() override;
 
-  // Times the algorithms of matrix products; the arena is zeroed again.
+  // Times the algorithms of matrix products whose shapes are new, and keeps them in the folder of
+  // CudaOptions; the arena is zeroed again.
   void Tune() override;
   void Run(Section section, const StepScalars& scalars) override;
   // Ops [first, last) by position, not captured.

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <map>
+#include <utility>
 
 #include "base/check.h"
 #include "base/format.h"
@@ -78,23 +80,28 @@ class Timer {
   cudaEvent_t end_ = nullptr;
 };
 
-// Everything an algorithm depends on.
-using ShapeKey = std::array<int64_t, 23>;
+// What a store keeps of an algorithm are its bytes.
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(GemmAlgorithm::bytes));
 
 }  // namespace
 
 struct GemmLibrary::Functions {
   cublasLtHandle_t handle = nullptr;
   decltype(&cublasLtCreate) create = nullptr;
+  decltype(&cublasLtDestroy) destroy = nullptr;
+  decltype(&cublasLtGetVersion) version = nullptr;
   decltype(&cublasLtMatmul) matmul = nullptr;
   decltype(&cublasLtMatmulDescCreate) desc_create = nullptr;
+  decltype(&cublasLtMatmulDescDestroy) desc_destroy = nullptr;
   decltype(&cublasLtMatmulDescSetAttribute) desc_set = nullptr;
   decltype(&cublasLtMatrixLayoutCreate) layout_create = nullptr;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = nullptr;
   decltype(&cublasLtMatrixLayoutSetAttribute) layout_set = nullptr;
   decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = nullptr;
+  decltype(&cublasLtMatmulAlgoCheck) check = nullptr;
 };
 
 struct GemmLibrary::Algorithm {
@@ -110,16 +117,29 @@ struct GemmLibrary::Plan {
   Algorithm algo;
   bool served = false;  // there is an algorithm
   float time = 0;       // milliseconds; 0 where it was not timed
+
+  GemmAlgorithm Stored() const {
+    GemmAlgorithm stored{.milliseconds = time};
+    std::memcpy(stored.bytes.data(), &algo.algo, stored.bytes.size());
+    return stored;
+  }
 };
 
 struct GemmLibrary::Shapes {
-  std::map<ShapeKey, Plan> plans;
+  std::map<GemmShape, Plan> plans;
 };
 
 GemmLibrary::GemmLibrary()
     : functions_(std::make_unique<Functions>()), shapes_(std::make_unique<Shapes>()) {}
 
-GemmLibrary::~GemmLibrary() = default;
+GemmLibrary::~GemmLibrary() {
+  const Functions& f = *functions_;
+  for (const auto& [shape, plan] : shapes_->plans) {
+    for (const cublasLtMatrixLayout_t layout : {plan.a, plan.b, plan.d}) f.layout_destroy(layout);
+    f.desc_destroy(plan.desc);
+  }
+  if (f.handle != nullptr) f.destroy(f.handle);
+}
 
 Result<std::unique_ptr<GemmLibrary>> GemmLibrary::Open() {
   void* library = nullptr;
@@ -141,24 +161,43 @@ Result<std::unique_ptr<GemmLibrary>> GemmLibrary::Open() {
     complete = complete && function != nullptr;
   };
   find(f.create, "cublasLtCreate");
+  find(f.destroy, "cublasLtDestroy");
+  find(f.version, "cublasLtGetVersion");
   find(f.matmul, "cublasLtMatmul");
   find(f.desc_create, "cublasLtMatmulDescCreate");
+  find(f.desc_destroy, "cublasLtMatmulDescDestroy");
   find(f.desc_set, "cublasLtMatmulDescSetAttribute");
   find(f.layout_create, "cublasLtMatrixLayoutCreate");
+  find(f.layout_destroy, "cublasLtMatrixLayoutDestroy");
   find(f.layout_set, "cublasLtMatrixLayoutSetAttribute");
   find(f.preference_create, "cublasLtMatmulPreferenceCreate");
   find(f.preference_set, "cublasLtMatmulPreferenceSetAttribute");
   find(f.preference_destroy, "cublasLtMatmulPreferenceDestroy");
   find(f.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  find(f.check, "cublasLtMatmulAlgoCheck");
   if (!complete || f.create(&f.handle) != CUBLAS_STATUS_SUCCESS) {
     return Error::Internal("cuBLAS cannot be used: cublasLtCreate failed");
   }
   return result;
 }
 
+int64_t GemmLibrary::version() const { return static_cast<int64_t>(functions_->version()); }
+
+void GemmLibrary::Know(AlgorithmStore known) {
+  HEADROOM_CHECK(shapes_->plans.empty(), "algorithms for shapes that have theirs");
+  known.Merge(known_);
+  known_ = std::move(known);
+}
+
+void GemmLibrary::AddChosen(AlgorithmStore& to) const {
+  for (const auto& [shape, plan] : shapes_->plans) {
+    if (plan.served) to.Add(shape, plan.Stored());
+  }
+}
+
 namespace {
 
-ShapeKey KeyOf(const GemmProblem& problem) {
+GemmShape ShapeOf(const GemmProblem& problem) {
   const TensorView& left = problem.left.rows;
   const TensorView& right = problem.right.rows;
   const TensorView& out = problem.out;
@@ -255,6 +294,20 @@ void GemmLibrary::Choose(const GemmProblem& problem, Plan& plan, cudaStream_t st
   }
 }
 
+bool GemmLibrary::TakeKnown(const GemmProblem& problem, const GemmShape& shape, Plan& plan) const {
+  const GemmAlgorithm* known = known_.Find(shape);
+  if (known == nullptr) return false;
+  const Functions& f = *functions_;
+  std::memcpy(&plan.algo.algo, known->bytes.data(), known->bytes.size());
+  cublasLtMatmulHeuristicResult_t result{};
+  const cublasStatus_t status =
+      f.check(f.handle, plan.desc, plan.a, plan.b, plan.d, plan.d, &plan.algo.algo, &result);
+  plan.served = status == CUBLAS_STATUS_SUCCESS && result.state == CUBLAS_STATUS_SUCCESS &&
+                result.workspaceSize <= static_cast<size_t>(problem.workspace_bytes);
+  plan.time = plan.served ? known->milliseconds : 0;
+  return plan.served;
+}
+
 int GemmLibrary::Run(const GemmProblem& problem, const Plan& plan, const Algorithm& algo,
                      cudaStream_t stream) const {
   const float one = 1;
@@ -266,7 +319,8 @@ int GemmLibrary::Run(const GemmProblem& problem, const Plan& plan, const Algorit
 }
 
 GemmLibrary::Plan& GemmLibrary::PlanOf(const GemmProblem& problem, cudaStream_t stream) {
-  auto [found, fresh] = shapes_->plans.try_emplace(KeyOf(problem));
+  const GemmShape shape = ShapeOf(problem);
+  auto [found, fresh] = shapes_->plans.try_emplace(shape);
   Plan& plan = found->second;
   if (fresh) Describe(problem, plan);
   const TensorView& epilogue = problem.sums_of == SumsOf::kNone ? problem.bias : problem.sums;
@@ -274,7 +328,9 @@ GemmLibrary::Plan& GemmLibrary::PlanOf(const GemmProblem& problem, cudaStream_t 
     functions_->desc_set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &epilogue.data,
                          sizeof(epilogue.data));
   }
-  if (fresh) Choose(problem, plan, stream);
+  if (!fresh || TakeKnown(problem, shape, plan)) return plan;
+  Choose(problem, plan, stream);
+  if (plan.time > 0) timed_.Add(shape, plan.Stored());
   return plan;
 }
 

@@ -3,8 +3,9 @@
 // Matrix products by cuBLASLt, which is opened at run time: a program that was built with CUDA
 // starts on a machine without it.
 //
-// The algorithm of a shape is chosen once: cuBLASLt's first proposal, or the fastest of several
-// while set_tuning(true). It stays the same afterwards, so that results stay the same to the bit.
+// The algorithm of a shape is chosen once: the one that is known of an earlier run, else cuBLASLt's
+// first proposal, or the fastest of several while set_tuning(true). It stays the same afterwards,
+// so that results stay the same to the bit.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,6 +15,7 @@
 #include <memory>
 
 #include "base/result.h"
+#include "engine/cuda/algorithm_store.h"
 #include "engine/op_call.h"
 
 namespace headroom::engine::cuda {
@@ -58,6 +60,18 @@ class GemmLibrary {
   static Result<std::unique_ptr<GemmLibrary>> Open();
   ~GemmLibrary();
 
+  // Of cuBLASLt, as 130100.
+  int64_t version() const;
+
+  // Takes these for their shapes in place of choosing, where cuBLASLt finds that they can compute
+  // them; what was known before counts for shapes that are not among them. REQUIRES: nothing was
+  // multiplied yet.
+  void Know(AlgorithmStore known);
+  // Adds what each shape so far is multiplied by.
+  void AddChosen(AlgorithmStore& to) const;
+  // Of those, what was timed here.
+  const AlgorithmStore& timed() const { return timed_; }
+
   void set_tuning(bool tuning) { tuning_ = tuning; }
   // On the stream; what cuBLASLt cannot do is a bug of the caller. REQUIRES: no sums.
   void Multiply(const GemmProblem& problem, cudaStream_t stream);
@@ -74,6 +88,8 @@ class GemmLibrary {
 
   Plan& PlanOf(const GemmProblem& problem, cudaStream_t stream);
   void Describe(const GemmProblem& problem, Plan& plan) const;
+  // Whether the shape's algorithm is known and can compute it.
+  bool TakeKnown(const GemmProblem& problem, const GemmShape& shape, Plan& plan) const;
   void Choose(const GemmProblem& problem, Plan& plan, cudaStream_t stream) const;
   // cuBLAS's status.
   int Run(const GemmProblem& problem, const Plan& plan, const Algorithm& algorithm,
@@ -81,6 +97,8 @@ class GemmLibrary {
 
   std::unique_ptr<Functions> functions_;
   std::unique_ptr<Shapes> shapes_;
+  AlgorithmStore known_;
+  AlgorithmStore timed_;
   bool tuning_ = false;
 };
 
