@@ -178,11 +178,11 @@ class Search {
   }
 
   // What lies above the bound found no better place because it came late: one of those goes before
-  // some other, again and again. As many tries as take a few hundredths of a second.
+  // some other, again and again. As many tries as take a tenth of a second.
   void Improve() {
     constexpr double kGoodEnough = 1.001;
     constexpr int64_t kMostTries = 400;
-    constexpr int64_t kMostWork = 1 << 26;  // pairs of buffers
+    constexpr int64_t kMostWork = 1 << 25;  // pairs of buffers
     const auto count = static_cast<int64_t>(buffers_.size());
     const int64_t tries = std::min(kMostTries, kMostWork / std::max<int64_t>(count * count, 1));
     std::minstd_rand random(1);

@@ -460,10 +460,9 @@ void CudaExecutor::Tune() {
   device.gemm->set_tuning(true);
   StepScalars scalars;
   // Later micro-steps, where there are any, add to the gradients.
-  const graph::Graph& graph = state_->graph;
-  const bool adds =
-      !graph.parameters().empty() &&
-      graph.tensor(graph.parameters().front().gradient).role == graph::Role::kGradient;
+  const std::span<const graph::Tensor> tensors = state_->graph.tensors();
+  const bool adds = std::ranges::any_of(
+      tensors, [](const graph::Tensor& tensor) { return tensor.role == graph::Role::kGradient; });
   for (int32_t micro_step = 0; micro_step <= (adds ? 1 : 0); ++micro_step) {
     scalars.micro_step = micro_step;
     state_->SetScalars(scalars);

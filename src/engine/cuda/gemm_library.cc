@@ -267,6 +267,9 @@ void GemmLibrary::Choose(const GemmProblem& problem, Plan& plan, cudaStream_t st
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
     f.preference_set(preference, attribute, &value, sizeof(value));
   };
+  // Parts of a sum over k are added in float32 and in their order, or there are none.
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+         static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(problem.workspace_bytes));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
          AlignmentOf(problem.right.rows.data, problem.batch));

@@ -220,19 +220,13 @@ __device__ void Sgd(const Factors& f, const TableEntry& entry, const TableChunk&
   });
 }
 
-// The code whose value is nearest, the lower of two: the number of middles below x.
+// The code whose value is nearest, the lower of two: the number of the 255 middles below x. Always
+// eight steps without a branch, so that searches for several values run side by side.
 __device__ int Nearest(const float* middles, float x) {
-  int low = 0;
-  int high = 255;
-  while (low < high) {
-    const int middle = (low + high) / 2;
-    if (middles[middle] < x) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  int below = 0;
+#pragma unroll
+  for (int step = 128; step > 0; step /= 2) below += middles[below + step - 1] < x ? step : 0;
+  return below;
 }
 
 __device__ uint8_t CodeOf(const float* map, const float* middles, float x, float inverse) {
@@ -314,8 +308,10 @@ __device__ void QuantisedAdam(Factors f, const TableEntry& entry, const TableChu
   }
 }
 
+// Searches for codes wait for shared memory: where weights have 16 bits, and states may have 8,
+// more blocks hide that, and elsewhere more registers serve better.
 template <typename G, typename W, typename C>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, sizeof(W) == 4 ? 3 : 4)
     UpdateKernel(OpTable table, const Factors* factors, const float* quantisers, bool sgd) {
   __shared__ float maps[1024];
   const Factors f = *factors;
