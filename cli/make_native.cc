@@ -80,6 +80,47 @@ std::vector<std::string> NativeAssumptions(const Decided& decided) {
   return assumptions;
 }
 
+namespace {
+
+// What the precision means for what is kept: "bf16: weights and activations in bfloat16, …".
+std::string StorageLine(const engine::TrainOptions& options) {
+  const bool accumulates = options.gradient_accumulation_steps > 1;
+  const bool bf16 = options.precision == Precision::kBf16;
+  std::string text(Name(options.precision));
+  if (bf16 || options.precision == Precision::kFp16) {
+    const char* half = bf16 ? "bfloat16" : "float16";
+    text += Format("{}: weights and activations in {}, ", options.lean ? " lean" : "", half);
+    if (!options.lean) {
+      text += "float32 masters of the weights";
+    } else {
+      text += options.optimizer.stochastic_rounding ? "no masters but stochastic rounding"
+                                                    : "no masters, rounded to nearest";
+    }
+    text += Format(", gradients in {}", accumulates ? "float32" : half);
+  } else {
+    text += ": weights, activations and gradients in float32";
+    if (options.precision == Precision::kTf32)
+      text += ", rounded to 10 bits of mantissa in products";
+  }
+  const graph::OptimizerOptions& optimizer = options.optimizer;
+  const bool stateless = optimizer.kind == graph::OptimizerKind::kSgd && optimizer.momentum == 0;
+  if (!stateless)
+    text += Format(", optimizer states in {}", optimizer.eight_bit ? "8 bits" : "float32");
+  if (options.precision == Precision::kFp16) text += "; the loss is scaled";
+  return text;
+}
+
+std::string OutsideLine() {
+  std::string text;
+  for (const ContextPart& part : engine::cuda::OutsideArena()) {
+    text += Format("{}{} {}", text.empty() ? "beside the arena: " : ", ", part.name,
+                   FormatBytes(part.bytes));
+  }
+  return text;
+}
+
+}  // namespace
+
 int64_t ParametersOf(const graph::Graph& graph) {
   int64_t parameters = 0;
   for (const graph::Parameter& parameter : graph.parameters()) {
@@ -101,7 +142,11 @@ Plan MakeNativeReport(const std::string& model, const engine::NativeStep& step,
   header.parameters = ParametersOf(step.graph());
   header.trainable = header.parameters;
   header.assumptions = std::move(assumptions);
-  if (options.cuda) result.ledger.SetContext(engine::cuda::OutsideArena());
+  if (options.cuda) {
+    header.assumptions.insert(header.assumptions.begin(), OutsideLine());
+    result.ledger.SetContext(engine::cuda::OutsideArena());
+  }
+  header.assumptions.insert(header.assumptions.begin(), StorageLine(options));
   header.native =
       NativePlan{.device = options.cuda ? "cuda" : "cpu", .lower_bound = step.plan.lower_bound};
   result.report = BuildPlanReport(result.ledger, std::move(header));
