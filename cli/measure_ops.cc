@@ -48,7 +48,8 @@ std::string ModuleOf(const Graph& graph, const graph::Op& op) {
     for (const graph::TensorId id : *operands) {
       if (id == graph::kNoTensor) continue;
       const graph::Tensor& tensor = graph.tensor(id);
-      if (tensor.role == Role::kWeight || tensor.role == Role::kGradient) {
+      if (tensor.role == Role::kWeight || tensor.role == Role::kGradient ||
+          tensor.role == Role::kStepGradient) {
         return tensor.name.substr(0, tensor.name.rfind('.'));
       }
       if (module.empty()) module = graph.tensor(graph.Root(id)).module;

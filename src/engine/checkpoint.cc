@@ -23,7 +23,7 @@ using graph::kNoTensor;
 using graph::TensorId;
 using Json = nlohmann::json;
 
-constexpr std::string_view kSchema = "headroom.trainer_state.1";
+constexpr std::string_view kSchema = "headroom.trainer_state.2";
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr const char* kAlgorithms = "gemm_algorithms.json";
 

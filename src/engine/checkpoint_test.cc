@@ -106,7 +106,7 @@ TEST_F(CheckpointTest, RefusesWhatIsNoTrainerState) {
   EXPECT_THAT(RefusalOf("\"loss_sum\": 4.5", "\"loss_sum\": \"x\""),
               EndsWith("no trainer state of headroom"));
   EXPECT_THAT(RefusalOf("\"position\"", "\"positions\""), EndsWith("no trainer state of headroom"));
-  EXPECT_THAT(RefusalOf("trainer_state.1", "trainer_state.9"),
+  EXPECT_THAT(RefusalOf("trainer_state.2", "trainer_state.9"),
               EndsWith("written by another version of headroom"));
 }
 

@@ -5,7 +5,8 @@
 //
 // The host keeps an arena of the same plan as a mirror: weights are initialised, loaded and saved
 // there, inputs are filled there, and what a step yields is copied back there. Only the persistent
-// part of it is ever touched, and only then takes memory.
+// part of it is touched, and only then takes memory, but where a run ends for its gradients, which
+// are searched there.
 //
 // A device runs behind the host: what is started waits its turn there, in the order it was started.
 // Host memory that a copy of this kind reads or writes belongs to the copy until a mark behind it

@@ -36,7 +36,7 @@ std::string Describe(const graph::Tensor& tensor, std::string_view op) {
 
 }  // namespace
 
-std::string FirstBadTensor(const Executor& executor, const StepScalars& scalars) {
+std::optional<std::string> FirstBadTensor(const Executor& executor, const StepScalars& scalars) {
   const graph::Graph& graph = executor.graph();
   for (const graph::Parameter& parameter : graph.parameters()) {
     if (!IsFinite(executor.View(parameter.weight))) {
@@ -56,7 +56,7 @@ std::string FirstBadTensor(const Executor& executor, const StepScalars& scalars)
       }
     }
   }
-  return "the loss itself";
+  return std::nullopt;
 }
 
 std::string FirstBadGradient(const Executor& executor) {

@@ -52,7 +52,9 @@ Result<StepResult> StepRunner::Finish(const RunningStep& step) {
     result = ResultInArena();
   }
   if (scaled_) return result;
-  if (!std::isfinite(result.loss)) return BadLoss(result.loss, step.window.back(), step.scalars);
+  if (!std::isfinite(result.loss)) {
+    return BadLoss(result.loss, step.scalars.step, FirstBad(step));
+  }
   if (result.not_finite > 0) return BadGradients(result.not_finite, step).error();
   return result;
 }
@@ -78,7 +80,9 @@ Status StepRunner::RunMicroStep(const Batch& batch, const StepScalars& scalars) 
   // Where the loss is gone, so is everything behind it. In float16 an overflow skips the step,
   // wherever it happened.
   const float loss = *executor.View(steps_->train_model(batch).loss).As<float>();
-  if (!scaled_ && !std::isfinite(loss)) return BadLoss(loss, batch, scalars);
+  if (!scaled_ && !std::isfinite(loss)) {
+    return BadLoss(loss, scalars.step, FirstBad({&batch, 1}, scalars));
+  }
   executor.Run(Phase::kBackward, scalars);
   return {};
 }
@@ -115,19 +119,30 @@ void StepRunner::CopyToHost() const {
       .DownloadArena(steps_->arena().data(), steps_->largest().plan.shared);
 }
 
-std::string StepRunner::FirstBad(const Batch& batch, const StepScalars& scalars) const {
+std::string StepRunner::FirstBad(std::span<const Batch> batches, StepScalars scalars) const {
   CopyToHost();
-  const Executor& executor = steps_->train(batch);
-  // The arena may hold the next step's.
-  FillInputs(steps_->train_model(batch), executor, batch, pad_id_);
-  return FirstBadTensor(executor, scalars);
+  for (const Batch& batch : batches) {
+    const Executor& executor = steps_->train(batch);
+    // The arena may hold the next step's, and a sum that is lost.
+    FillInputs(steps_->train_model(batch), executor, batch, pad_id_);
+    *executor.View(steps_->train_model(batch).loss).As<float>() = 0;
+    if (auto bad = FirstBadTensor(executor, scalars)) return *bad;
+    ++scalars.micro_step;
+  }
+  return "the loss itself";
 }
 
-Error StepRunner::BadLoss(float loss, const Batch& batch, const StepScalars& scalars) const {
+std::string StepRunner::FirstBad(const RunningStep& step) const {
+  StepScalars scalars = step.scalars;
+  scalars.micro_step = 0;
+  return FirstBad(step.window, scalars);
+}
+
+Error StepRunner::BadLoss(float loss, int64_t step, const std::string& bad) {
   return Error::Internal(Format(
       "step {}: the loss is {}; the first tensor that is not finite is {}. Lower the learning rate "
       "or clip with --max-grad-norm",
-      scalars.step, std::abs(loss), FirstBad(batch, scalars)));
+      step, std::abs(loss), bad));
 }
 
 Status StepRunner::BadGradients(float count, const RunningStep& step) {

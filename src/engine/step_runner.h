@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -59,14 +60,16 @@ class StepRunner {
   // Brings what the device has changed into the host's arena.
   void CopyToHost() const;
 
-  // The first tensor of the forward pass that is not finite.
-  std::string FirstBad(const Batch& batch, const StepScalars& scalars) const;
+  // The first tensor of the step's forward passes that is not finite.
+  std::string FirstBad(const RunningStep& step) const;
 
  private:
   Status RunMicroStep(const Batch& batch, const StepScalars& scalars);
   void RunOptimizer(const Batch& batch, const StepScalars& scalars);
   StepResult ResultInArena() const;
-  Error BadLoss(float loss, const Batch& batch, const StepScalars& scalars) const;
+  // Of these micro-batches, of which scalars.micro_step is the first's.
+  std::string FirstBad(std::span<const Batch> batches, StepScalars scalars) const;
+  static Error BadLoss(float loss, int64_t step, const std::string& bad);
   // An error, of these or of the device.
   Status BadGradients(float count, const RunningStep& step);
 

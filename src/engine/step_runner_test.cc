@@ -174,6 +174,29 @@ TEST_F(OnADevice, ALossThatIsNotFiniteEndsTheRunInItsStep) {
   }
 }
 
+// Of several micro-batches it is the first that lost it, wherever the sum was read.
+TEST_F(OnADevice, ALossThatIsNotFiniteNamesTheTensorOfItsMicroBatch) {
+  for (const TinyModel& model : TinyModels()) {
+    SCOPED_TRACE(model.name);
+    TrainOptions options = OptionsOf(model, "bad");
+    options.gradient_accumulation_steps = 3;
+    options.eval_steps = options.save_steps = 0;
+    options.output_dir.clear();
+    options.max_grad_norm = 0;
+    options.max_steps = 12;
+    options.warmup_steps = 0;
+    options.learning_rate = 1e30;
+    options.lr_scheduler_type = ScheduleKind::kConstant;
+    LazyDevice device;
+    const auto named = [](const std::string& error) {
+      return error.substr(std::min(error.find("the first"), error.size()));
+    };
+    const std::string error = ErrorOf(TrainerOf(model, options), nullptr);
+    EXPECT_NE(error.find("is not finite"), std::string::npos) << error;
+    EXPECT_EQ(named(ErrorOf(TrainerOf(model, options), &device)), named(error));
+  }
+}
+
 // Weights so large that a finite loss has gradients that are not: they are named though the next
 // step has written over them.
 TEST_F(OnADevice, GradientsThatAreNotFiniteEndTheRunInTheirStep) {

@@ -236,7 +236,7 @@ Status Trainer::UpdateScale(const RunningStep& step, bool skipped) {
   return Error::Internal(Format(
       "step {}: gradients overflow at every loss scale; the first tensor that is not finite is {}. "
       "Lower the learning rate, or train in bf16",
-      step.scalars.step, runner_->FirstBad(step.window.back(), step.scalars)));
+      step.scalars.step, runner_->FirstBad(step)));
 }
 
 void Trainer::CopyToHost() const { runner_->CopyToHost(); }

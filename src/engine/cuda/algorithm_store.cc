@@ -163,12 +163,13 @@ AlgorithmStore ReadStore(const fs::path& folder, const AlgorithmIdentity& identi
   return std::move(*store);
 }
 
-// Two processes that write at once may lose the choices of one, which then are made again.
+// What was chosen stands before what the file has: that was not known or was refused. Two processes
+// that write at once may lose the choices of one, which then are made again.
 Status AddToStore(const fs::path& folder, const AlgorithmStore& chosen) {
   std::error_code failure;
   fs::create_directories(folder, failure);
-  AlgorithmStore store = ReadStore(folder, chosen.identity());
-  store.Merge(chosen);
+  AlgorithmStore store = chosen;
+  store.Merge(ReadStore(folder, chosen.identity()));
   return WriteFile(StoreFile(folder, chosen.identity()), store.ToText());
 }
 

@@ -83,7 +83,7 @@ std::filesystem::path StoreFile(const std::filesystem::path& folder,
 // What the folder has for the identity. Nothing where there is no file, where it cannot be read, or
 // where it is of another identity.
 AlgorithmStore ReadStore(const std::filesystem::path& folder, const AlgorithmIdentity& identity);
-// Adds to the file what it lacks, and makes the folder. What another process wrote meanwhile stays.
+// Puts the choices into the file, in place of those of the same shapes, and makes the folder.
 // Fails where the folder cannot be written.
 Status AddToStore(const std::filesystem::path& folder, const AlgorithmStore& chosen);
 

@@ -42,8 +42,8 @@ __device__ float Rounded(float x) {
   return ToFloat(FromFloat<T>(x));
 }
 
-// exp(x), as exact as results of type T show it: in 16 bits a few 2^-22 relative, and 0 in place of
-// what is no normal number.
+// exp(x), as exact as results of type T show it: in 16 bits to about (4 + |x|) 2^-24 relative, and
+// 0 in place of what is no normal number.
 template <typename T>
 __device__ float Exp(float x) {
   if constexpr (sizeof(T) == 4) {
@@ -249,9 +249,6 @@ void WithTypeAndWidth(DType dtype, bool wide, const Function& function) {
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// What a block may have of shared memory beside its dynamic part.
-constexpr int kOwnSharedMemory = 1024;
-
 // Of the GPU in use.
 inline int DeviceAttribute(cudaDeviceAttr attribute) {
   int device = 0;
@@ -259,6 +256,13 @@ inline int DeviceAttribute(cudaDeviceAttr attribute) {
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&value, attribute, device);
   return value;
+}
+
+// What a block may ask for, beside what its kernel has of its own. A kernel is allowed all of it
+// once for all its launches: one that is captured needs it when the graph is made.
+inline int MostSharedMemory() {
+  constexpr int kOwn = 1024;
+  return DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwn;
 }
 
 // As many blocks as the GPU runs at once, for kernels whose blocks take rows until there are none;

@@ -45,7 +45,7 @@ __device__ Logistic LogisticAt(float x) {
   constexpr float kMost = 80;  // its exponential is still a float32
   const float e = Exp<T>(fminf(-x, kMost));
   const float value = sizeof(T) == 4 ? 1.0F / (1.0F + e) : __fdividef(1.0F, 1.0F + e);
-  return {value, e * value};
+  return {-x > kMost ? 0.0F : value, e * value};
 }
 
 // 0.5 (1 + tanh(u)) = logistic(2 u); here 2 u and its slope.

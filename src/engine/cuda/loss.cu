@@ -30,7 +30,7 @@ struct MaxSum {
 };
 __device__ MaxSum Joined(MaxSum a, MaxSum b) {
   const float max = fmaxf(a.max, b.max);
-  if (max == -INFINITY) return {max, 0.0F};
+  if (max == -INFINITY) return {max, a.sum + b.sum};  // 0, or what is no number
   return {max, a.sum * __expf(a.max - max) + b.sum * __expf(b.max - max)};
 }
 
@@ -74,7 +74,11 @@ __device__ void AddLogits(const float (&x)[V], int count, MaxSum& sum) {
   float max = sum.max;
 #pragma unroll
   for (int i = 0; i < V; ++i) max = i < count ? fmaxf(max, x[i]) : max;
-  if (max == -INFINITY) return;
+  if (max == -INFINITY) {  // nothing so far but what fmaxf passes over
+#pragma unroll
+    for (int i = 0; i < V; ++i) sum.sum = i < count && isnan(x[i]) ? x[i] : sum.sum;
+    return;
+  }
   sum.sum *= Exp<T>(sum.max - max);
   sum.max = max;
 #pragma unroll
@@ -247,11 +251,10 @@ template <typename T>
 bool RunStream(const LossArgs<T>& args, int64_t rows, cudaStream_t stream) {
   const int64_t bytes = CeilDiv(args.columns * sizeof(T), 16) * 16;
   if (!args.training || bytes < kLeastStreamed) return false;
-  if (2 * bytes > DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwnSharedMemory)
-    return false;
+  const int most = MostSharedMemory();
+  if (2 * bytes > most) return false;
   const auto kernel = LossStreamKernel<T>;
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       static_cast<int>(2 * bytes));
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
   const int64_t blocks = std::min<int64_t>(rows, DeviceAttribute(cudaDevAttrMultiProcessorCount));
   kernel<<<static_cast<unsigned>(blocks), kStreamThreads, static_cast<size_t>(2 * bytes), stream>>>(
       args, static_cast<int>(rows));

@@ -271,13 +271,12 @@ unsigned LaunchGroups(const NormBackwardArgs<T>& args, cudaStream_t stream) {
   const size_t bytes = std::max(
       2 * sizeof(float) * static_cast<size_t>(groups.count) * static_cast<size_t>(args.columns),
       GroupRing<T>::BytesPerThread() * static_cast<size_t>(groups.threads()));
-  const int most = DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwnSharedMemory;
+  const int most = MostSharedMemory();
   if (groups.threads() > 1024 || static_cast<int64_t>(bytes) > most) return 0;
   auto* kernel = NormBackwardGroupKernel<T, 1024>;
   if (groups.threads() <= 512) kernel = NormBackwardGroupKernel<T, 512>;
   if (groups.threads() <= kGroupedThreads) kernel = NormBackwardGroupKernel<T, kGroupedThreads>;
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       static_cast<int>(bytes));
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
   const auto blocks =
       static_cast<unsigned>(std::min<int64_t>(CeilDiv(args.rows, groups.count), kNormParts));
   kernel<<<blocks, groups.threads(), bytes, stream>>>(args, groups);

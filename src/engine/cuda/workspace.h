@@ -5,10 +5,12 @@
 //
 //   linear              cuBLASLt's workspace: sixteen times the product in float32, 32 MiB at most
 //   norm_backward       column sums of 256 groups of rows
+//   embedding_backward  where the list of each id's rows ends
 //   linear_loss         the workspace; logits in rows of a multiple of 64, for tensor cores
 //   attention           some KiB of cuDNN's, or scores where products compute it (score_groups.h)
 //   attention_backward  do . o of each query and head; gradients of the scores of as many sequences
 //                       as 64 MiB hold, or as cuDNN is given at a time, or scores and gradients
+//   cross_entropy       a float for each row; grad_norm and update some for their chunks
 //
 // Only the plan knows it: no header of CUDA is needed, nor a GPU.
 #pragma once
