@@ -384,6 +384,7 @@ int Summary() {
 int Main(const Selection& selection) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (selection.part == 0 && !selection.cudnn_alone) CheckUpdates();
+  if (selection.part == 0 && !selection.cudnn_alone) CheckLosses();
   if (selection.part == 0 && !selection.cudnn_alone && !selection.quick) CheckRuns();
   if (selection.updates_alone) return Summary();
   std::map<std::string, Worst> worst;
@@ -393,11 +394,12 @@ int Main(const Selection& selection) {
       CompareOps(test, worst);
       CompareModel(test);
     }
-    const bool served = IsWide(test.model) && test.options.precision != Precision::kFp32;
+    const bool served =
+        selection.cudnn && IsWide(test.model) && test.options.precision != Precision::kFp32;
     if (served && HasCudnn()) CompareCudnn(test, cudnn_worst);
   }
   const bool last_part = selection.part + 1 == selection.parts;
-  if (!selection.quick && last_part && HasCudnn()) CheckCudnnAttention();
+  if (selection.cudnn && !selection.quick && last_part && HasCudnn()) CheckCudnnAttention();
   for (auto& [name, most] : cudnn_worst) worst[name + " (cuDNN)"] = most;
   for (const auto& [name, most] : worst) {
     std::printf("op     %-36s %5d outputs, error %.2f of the CPU's at most, float32 %.1e\n",
@@ -409,7 +411,8 @@ int Main(const Selection& selection) {
 }  // namespace
 }  // namespace headroom::engine
 
-// --quick: three models in bfloat16, for compute-sanitizer. --cudnn: what is of cuDNN alone.
+// --quick: three models in bfloat16, for compute-sanitizer. --cudnn: what is of cuDNN alone;
+// --no-cudnn: our own kernels alone, for racecheck.
 // --updates: updates and runs alone.
 // --part 2/4: the second of four parts, which together are everything.
 int main(int argc, char** argv) {
@@ -421,10 +424,13 @@ int main(int argc, char** argv) {
       selection.quick = true;
     } else if (word == "--cudnn") {
       selection.cudnn_alone = true;
+    } else if (word == "--no-cudnn") {
+      selection.cudnn = false;
     } else if (word == "--updates") {
       selection.updates_alone = true;
     } else if (word != "--part" || ++i == argc || !ParsePart(argv[i], selection)) {
-      std::fprintf(stderr, "usage: cuda_parity [--quick] [--cudnn] [--updates] [--part K/N]\n");
+      std::fprintf(
+          stderr, "usage: cuda_parity [--quick] [--cudnn | --no-cudnn] [--updates] [--part K/N]\n");
       return 2;
     }
   }

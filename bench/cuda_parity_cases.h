@@ -21,6 +21,7 @@ struct Selection {
   bool quick = false;        // three models in bfloat16
   bool cudnn_alone = false;  // what is of cuDNN alone
   bool updates_alone = false;
+  bool cudnn = true;  // beside our own kernels
   // Of the cases, which are dealt out one by one to so many parts.
   int64_t part = 0;
   int64_t parts = 1;

@@ -36,6 +36,19 @@ TinyModel Model(const std::string& name) {
   HEADROOM_CHECK(false, "no such model");
 }
 
+// The weight that makes the logits of the loss.
+graph::TensorId HeadOf(const graph::Graph& graph) {
+  graph::TensorId head = graph::kNoTensor;
+  for (const graph::Op& op : graph.ops()) {
+    if (op.kind == graph::OpKind::kCrossEntropy) break;
+    if (op.kind == graph::OpKind::kLinear || op.kind == graph::OpKind::kLinearLoss) {
+      head = op.inputs[1];
+    }
+    if (op.kind == graph::OpKind::kLinearLoss) break;
+  }
+  return head;
+}
+
 std::byte* ArenaOf(const TinyRun& run) {
   return run.executor().View(graph::TensorId{0}).data - run.step().plan.offsets[0].count();
 }
@@ -202,6 +215,36 @@ void CheckUpdates() {
   CheckRounding("adamw", {}, 0.002);
   CheckRounding("adamw_bnb_8bit", {.eight_bit = true}, 0.002);
   CheckHalt();
+}
+
+void CheckLosses() {
+  struct Case {
+    const char* model;
+    int64_t vocabulary;
+    int64_t first_row, rows;  // of the head's weight, not of tokens that occur
+  };
+  for (const Case& test :
+       {Case{"bert classifier", 64, 1, 1}, Case{"gpt2", 128, 64, 8}, Case{"gpt2", 9000, 4096, 8}}) {
+    for (const TinyModel& model : TinyModels(test.vocabulary)) {
+      if (model.name != test.model) continue;
+      NativeOptions options = TinyOptions(model);
+      options.precision = Precision::kBf16;
+      options.cuda = true;
+      TinyRun run(model, options);
+      const TensorView weight = run.executor().View(HeadOf(run.step().graph()));
+      for (int64_t i = 0; i < test.rows * weight.cols(); ++i) {
+        constexpr uint16_t kNaN = 0x7fc0;
+        weight.As<uint16_t>()[test.first_row * weight.cols() + i] = kNaN;
+      }
+      const OnCuda cuda(run);
+      cuda.executor->Run(Section::kMicroStep, run.scalars());
+      float loss = 0;
+      cuda.executor->Download(run.step().model.loss, reinterpret_cast<std::byte*>(&loss));
+      Check(std::isnan(run.ForwardBackward()) && std::isnan(loss),
+            Format("{} of {} tokens: a loss of {} from logits that are no number", test.model,
+                   test.vocabulary, loss));
+    }
+  }
 }
 
 void CheckRuns() {

@@ -11,6 +11,10 @@ namespace headroom::engine {
 // which changes nothing, nor does any behind it.
 void CheckUpdates();
 
+// A loss of logits that are no number is none, wherever they lie in their row: 8 side by side that
+// one thread reads before all others, in each kernel of the loss, and one of a classifier's.
+void CheckLosses();
+
 // Whole runs in float32, which the host reads a step late, against the CPU's: losses to 1e-4, and
 // the step and the tensor that a run ends with.
 void CheckRuns();
