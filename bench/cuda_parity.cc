@@ -136,10 +136,6 @@ struct Worst {
   int count = 0;
 };
 
-std::byte* ArenaOf(const TinyRun& run) {
-  return run.executor().View(TensorId{0}).data - run.step().plan.offsets[0].count();
-}
-
 std::vector<TensorView> ViewsOf(const Executor& executor, const std::vector<TensorId>& ids) {
   std::vector<TensorView> views;
   for (const TensorId id : ids) {
@@ -179,7 +175,7 @@ void CompareOp(const Case& test, size_t index, const TinyRun& run, CudaExecutor&
   const Op& op = run.step().graph().ops()[index];
   const Executor& executor = run.executor();
   const Bytes size = run.step().plan.size;
-  std::byte* arena = ArenaOf(run);
+  std::byte* arena = run.arena().data();
   const auto inputs = ViewsOf(executor, op.inputs);
   const auto outputs = ViewsOf(executor, op.outputs);
   const auto scratch = ViewsOf(executor, op.scratch);
@@ -289,7 +285,7 @@ Outcome RunOnCuda(TinyRun& run, int64_t micro_steps, bool graphs, bool cudnn) {
   CudaExecutor cuda(**device, run.step().graph(), run.step().plan,
                     {.graphs = graphs, .cudnn = cudnn});
   const Bytes size = run.step().plan.size;
-  cuda.UploadArena(ArenaOf(run), size);
+  cuda.UploadArena(run.arena().data(), size);
   StepScalars scalars = run.scalars();
   scalars.learning_rate = 1e-3F;
   for (int micro_step = 0; micro_step < micro_steps; ++micro_step) {
@@ -334,7 +330,7 @@ void CompareModel(const Case& test) {
   for (const graph::Parameter& parameter : run.step().graph().parameters()) {
     const TensorView want = run.executor().View(parameter.gradient);
     TensorView got = want;
-    got.data = const_cast<std::byte*>(cuda.arena.data()) + (want.data - ArenaOf(run));
+    got.data = const_cast<std::byte*>(cuda.arena.data()) + (want.data - run.arena().data());
     const double relative = Between(got, want).Relative();
     if (relative <= worst) continue;
     worst = relative;

@@ -14,26 +14,18 @@
 #include "cuda_attention_parity.h"
 #include "engine/cuda/cuda_backend.h"
 #include "engine/half.h"
-#include "engine/tiny_models.h"
-#include "engine/trainer.h"
+#include "engine/tiny_training.h"
 
 namespace headroom::engine {
 namespace {
 
 using graph::OptimizerKind;
 
+// A multiple of 8, as products of float32 have it in cuda_parity.
+constexpr int64_t kVocabulary = 64;
+
 void Replace(std::string& text, const std::string& from, const std::string& to) {
   text.replace(text.find(from), from.size(), to);
-}
-
-TinyModel Model(const std::string& name) {
-  for (TinyModel model : TinyModels()) {
-    if (model.name != name) continue;
-    // A multiple of 8, as products of float32 have it in cuda_parity.
-    Replace(model.config, "\"vocab_size\": 61", "\"vocab_size\": 64");
-    return model;
-  }
-  HEADROOM_CHECK(false, "no such model");
 }
 
 // The weight that makes the logits of the loss.
@@ -49,10 +41,6 @@ graph::TensorId HeadOf(const graph::Graph& graph) {
   return head;
 }
 
-std::byte* ArenaOf(const TinyRun& run) {
-  return run.executor().View(graph::TensorId{0}).data - run.step().plan.offsets[0].count();
-}
-
 // A device with an arena of the run's bytes.
 struct OnCuda {
   explicit OnCuda(const TinyRun& run) : size(run.step().plan.size) {
@@ -61,7 +49,7 @@ struct OnCuda {
     device = std::move(*opened);
     HEADROOM_CHECK(device->Allocate(size).ok(), "an arena");
     executor = device->NewExecutor(run.step().graph(), run.step().plan);
-    executor->UploadArena(ArenaOf(run), size);
+    executor->UploadArena(run.arena().data(), size);
   }
   std::vector<std::byte> Arena() const {
     std::vector<std::byte> bytes(static_cast<size_t>(size.count()));
@@ -86,7 +74,8 @@ Differences CountDifferences(const TinyRun& run, const std::vector<std::byte>& a
   for (const graph::Parameter& parameter : run.step().graph().parameters()) {
     const TensorView& want = run.executor().View(parameter.weight);
     HEADROOM_CHECK(want.dtype == DType::kBFloat16, "a weight that is not lean");
-    const auto* got = reinterpret_cast<const uint16_t*>(arena.data() + (want.data - ArenaOf(run)));
+    const auto* got =
+        reinterpret_cast<const uint16_t*>(arena.data() + (want.data - run.arena().data()));
     for (int64_t i = 0; i < want.shape.NumElements(); ++i) {
       const int distance = std::abs(static_cast<int>(got[i]) - want.As<uint16_t>()[i]);
       ++differences.all;
@@ -99,7 +88,7 @@ Differences CountDifferences(const TinyRun& run, const std::vector<std::byte>& a
 
 void CheckRounding(const std::string& name, const graph::OptimizerOptions& optimizer,
                    double most_elsewhere) {
-  TinyModel model = Model("bert masked lm");
+  TinyModel model = TinyModelOf("bert masked lm", kVocabulary);
   // Parameters that have 8-bit states, and ends of blocks that are no multiple of anything.
   Replace(model.config, "\"hidden_size\": 32", "\"hidden_size\": 100");
   Replace(model.config, "\"intermediate_size\": 48", "\"intermediate_size\": 205");
@@ -128,7 +117,7 @@ void CheckRounding(const std::string& name, const graph::OptimizerOptions& optim
 }
 
 void CheckHalt() {
-  const TinyModel model = Model("gpt2");
+  const TinyModel model = TinyModelOf("gpt2", kVocabulary);
   NativeOptions options = TinyOptions(model);
   options.cuda = true;
   TinyRun run(model, options);
@@ -145,7 +134,7 @@ void CheckHalt() {
     std::vector<std::byte> bytes;
     for (const graph::Parameter& parameter : run.step().graph().parameters()) {
       const TensorView& view = run.executor().View(parameter.weight);
-      const std::byte* data = arena.data() + (view.data - ArenaOf(run));
+      const std::byte* data = arena.data() + (view.data - run.arena().data());
       bytes.insert(bytes.end(), data, data + view.shape.NumElements() * 4);
     }
     return bytes;
@@ -162,15 +151,8 @@ void CheckHalt() {
   Check(weights(other) != before, "halt: an update of a step that is finite");
 }
 
-struct Losses : TrainObserver {
-  void OnStep(const StepReport& report) override { values.push_back(report.loss); }
-  std::vector<double> values;
-};
-
 // The losses, or the error.
-std::string Train(const TinyModel& model, double rate, Device* device, Losses& losses) {
-  const Result<ModelConfig> config = ModelConfig::FromJson(model.config, model.name);
-  HEADROOM_CHECK(config.ok(), config.error().message);
+std::string Train(const TinyModel& model, double rate, Device* device, Recorder& recorder) {
   TrainOptions options;
   options.task = model.task;
   options.per_device_train_batch_size = 4;
@@ -180,25 +162,18 @@ std::string Train(const TinyModel& model, double rate, Device* device, Losses& l
   options.lr_scheduler_type = ScheduleKind::kConstant;
   options.max_grad_norm = rate > 1 ? 0 : 1;
   options.cuda = device != nullptr;
-  SyntheticOptions rows{.rows = 26, .sequence = 12, .vocabulary = 61, .task = model.task};
-  TrainData data{.train = SyntheticDataset(rows), .evaluation = {}, .pad_id = 1, .masking = {}};
-  rows.rows = 6;
-  data.evaluation = SyntheticDataset(rows);
-  if (model.task == Task::kMaskedLm) {
-    data.masking = {.probability = 0.15F, .mask_id = 3, .vocabulary = 61};
-  }
-  Result<Trainer> trainer = Trainer::Create(*config, options, std::move(data));
+  Result<Trainer> trainer = Trainer::Create(ConfigOf(model), options, DataFor(model));
   HEADROOM_CHECK(trainer.ok(), trainer.error().message);
   const Status started = trainer->Start({.device = device});
   HEADROOM_CHECK(started.ok(), started.error().message);
-  const Result<TrainResult> result = trainer->Run(losses);
+  const Result<TrainResult> result = trainer->Run(recorder);
   return result.ok() ? "" : result.error().message;
 }
 
-std::string TrainOnCuda(const TinyModel& model, double rate, Losses& losses) {
+std::string TrainOnCuda(const TinyModel& model, double rate, Recorder& recorder) {
   Result<std::unique_ptr<CudaDevice>> device = CudaDevice::Open(0);
   HEADROOM_CHECK(device.ok(), device.error().message);
-  return Train(model, rate, device->get(), losses);
+  return Train(model, rate, device->get(), recorder);
 }
 
 // "step 2: the loss is nan; the first tensor …" without the value, which may be infinite in one.
@@ -225,42 +200,39 @@ void CheckLosses() {
   };
   for (const Case& test :
        {Case{"bert classifier", 64, 1, 1}, Case{"gpt2", 128, 64, 8}, Case{"gpt2", 9000, 4096, 8}}) {
-    for (const TinyModel& model : TinyModels(test.vocabulary)) {
-      if (model.name != test.model) continue;
-      NativeOptions options = TinyOptions(model);
-      options.precision = Precision::kBf16;
-      options.cuda = true;
-      TinyRun run(model, options);
-      const TensorView weight = run.executor().View(HeadOf(run.step().graph()));
-      for (int64_t i = 0; i < test.rows * weight.cols(); ++i) {
-        constexpr uint16_t kNaN = 0x7fc0;
-        weight.As<uint16_t>()[test.first_row * weight.cols() + i] = kNaN;
-      }
-      const OnCuda cuda(run);
-      cuda.executor->Run(Section::kMicroStep, run.scalars());
-      float loss = 0;
-      cuda.executor->Download(run.step().model.loss, reinterpret_cast<std::byte*>(&loss));
-      Check(std::isnan(run.ForwardBackward()) && std::isnan(loss),
-            Format("{} of {} tokens: a loss of {} from logits that are no number", test.model,
-                   test.vocabulary, loss));
+    const TinyModel model = TinyModelOf(test.model, test.vocabulary);
+    NativeOptions options = TinyOptions(model);
+    options.precision = Precision::kBf16;
+    options.cuda = true;
+    TinyRun run(model, options);
+    const TensorView weight = run.executor().View(HeadOf(run.step().graph()));
+    for (int64_t i = 0; i < test.rows * weight.cols(); ++i) {
+      constexpr uint16_t kNaN = 0x7fc0;
+      weight.As<uint16_t>()[test.first_row * weight.cols() + i] = kNaN;
     }
+    const OnCuda cuda(run);
+    cuda.executor->Run(Section::kMicroStep, run.scalars());
+    float loss = 0;
+    cuda.executor->Download(run.step().model.loss, reinterpret_cast<std::byte*>(&loss));
+    Check(std::isnan(run.ForwardBackward()) && std::isnan(loss),
+          Format("{} of {} tokens: a loss of {} from logits that are no number", test.model,
+                 test.vocabulary, loss));
   }
 }
 
 void CheckRuns() {
-  for (const TinyModel& tiny : TinyModels()) {
-    const TinyModel model = Model(tiny.name);
-    Losses cpu;
-    Losses cuda;
+  for (const TinyModel& model : TinyModels(kVocabulary)) {
+    Recorder cpu;
+    Recorder cuda;
     Check(Train(model, 1e-3, nullptr, cpu).empty(), model.name + ": a run on the CPU");
     Check(TrainOnCuda(model, 1e-3, cuda).empty(), model.name + ": a run on CUDA");
-    double worst = cpu.values.size() == cuda.values.size() ? 0 : 1;
-    for (size_t i = 0; i < cpu.values.size() && worst < 1; ++i) {
-      worst = std::max(worst, std::fabs(cuda.values[i] / cpu.values[i] - 1));
+    double worst = cpu.losses.size() == cuda.losses.size() ? 0 : 1;
+    for (size_t i = 0; i < cpu.losses.size() && worst < 1; ++i) {
+      worst = std::max(worst, std::fabs(cuda.losses[i] / cpu.losses[i] - 1));
     }
     std::printf("run    %-22s 20 losses differ by %.1e at most\n", model.name.c_str(), worst);
     Check(worst <= 1e-4, model.name + ": losses of a run");
-    Losses ignored;
+    Recorder ignored;
     const std::string want = WithoutLoss(Train(model, 1e30, nullptr, ignored));
     const std::string got = WithoutLoss(TrainOnCuda(model, 1e30, ignored));
     Check(want == got, Format("{}: ends with \"{}\", the CPU with \"{}\"", model.name, got, want));

@@ -6,19 +6,13 @@
 #include <cmath>
 
 #include "base/format.h"
-#include "engine/tiny_models.h"
+#include "engine/tiny_training.h"
 #include "model/parameter_table.h"
 
 namespace headroom::engine {
 namespace {
 
 using graph::Recompute;
-
-ModelConfig ConfigOf(const TinyModel& model) {
-  Result<ModelConfig> config = ModelConfig::FromJson(model.config, model.name);
-  HEADROOM_CHECK(config.ok(), config.error().message);
-  return *config;
-}
 
 TEST(NativeStep, LedgersPeakIsThePlan) {
   for (const TinyModel& model : TinyModels()) {

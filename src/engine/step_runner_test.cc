@@ -11,8 +11,7 @@
 
 #include "base/format.h"
 #include "engine/lazy_device.h"
-#include "engine/tiny_models.h"
-#include "engine/trainer.h"
+#include "engine/tiny_training.h"
 
 namespace headroom::engine {
 namespace {
@@ -50,29 +49,17 @@ class OnADevice : public testing::Test {
   ~OnADevice() override { fs::remove_all(folder_); }
 
   Trainer TrainerOf(const TinyModel& model, const TrainOptions& options) {
-    const Result<ModelConfig> config = ModelConfig::FromJson(model.config, model.name);
-    SyntheticOptions rows{.rows = 26, .sequence = 12, .vocabulary = 61, .task = model.task};
-    TrainData data{.train = SyntheticDataset(rows), .evaluation = {}, .pad_id = 1, .masking = {}};
-    rows.rows = 6;
-    data.evaluation = SyntheticDataset(rows);
-    if (model.task == Task::kMaskedLm) {
-      data.masking = {.probability = 0.15F, .mask_id = 3, .vocabulary = 61};
-    }
-    Result<Trainer> trainer = Trainer::Create(*config, options, std::move(data));
+    Result<Trainer> trainer = Trainer::Create(ConfigOf(model), options, DataFor(model));
     HEADROOM_CHECK(trainer.ok(), trainer.error().message);
     return std::move(*trainer);
   }
 
   TrainOptions OptionsOf(const TinyModel& model, const std::string& folder) {
-    TrainOptions options;
-    options.task = model.task;
-    options.per_device_train_batch_size = 4;
-    options.gradient_accumulation_steps = 2;
+    TrainOptions options = OptionsFor(model);
+    options.weight_decay = 0;
     options.max_steps = 9;
     options.eval_steps = 3;
     options.save_steps = 4;
-    options.learning_rate = 1e-3;
-    options.warmup_steps = 2;
     options.output_dir = folder_ / folder;
     return options;
   }

@@ -58,6 +58,13 @@ std::vector<TinyModel> TinyModels(int64_t vocabulary) {
   return models;
 }
 
+TinyModel TinyModelOf(const std::string& name, int64_t vocabulary) {
+  for (TinyModel& model : TinyModels(vocabulary)) {
+    if (model.name == name) return std::move(model);
+  }
+  HEADROOM_CHECK(false, "no tiny model " + name);
+}
+
 NativeOptions TinyOptions(const TinyModel& model) {
   NativeOptions options;
   options.model.task = model.task;

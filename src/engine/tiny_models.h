@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct TinyModel {
 // BERT (classification, masked LM), RoBERTa, GPT-2, Llama (GQA), BART, Marian (norms behind),
 // mBART (norms first), with dropout. Data for 61 tokens serves larger vocabularies too.
 std::vector<TinyModel> TinyModels(int64_t vocabulary = 61);
+// One of them. REQUIRES: there is one of that name.
+TinyModel TinyModelOf(const std::string& name, int64_t vocabulary = 61);
 
 // A planned step in an arena of its own, with weights and one batch of seeded data.
 class TinyRun {
@@ -36,6 +39,7 @@ class TinyRun {
 
   const NativeStep& step() const { return *step_; }
   const Executor& executor() const { return *executor_; }
+  std::span<std::byte> arena() const { return arena_.bytes(); }
   StepScalars& scalars() { return scalars_; }
   // The bytes of all gradients, or of all weights (masters where there are), one behind the other.
   std::vector<std::byte> Gradients() const;

@@ -29,14 +29,6 @@ class TrainerTest : public testing::Test {
   fs::path folder_;
 };
 
-const TinyModel& Model(const std::string& name) {
-  static const std::vector<TinyModel> models = TinyModels();
-  for (const TinyModel& model : models) {
-    if (model.name == name) return model;
-  }
-  HEADROOM_CHECK(false, "no such model");
-}
-
 std::string Contents(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -75,7 +67,7 @@ TEST_F(TrainerTest, ResumesToTheBit) {
 TEST_F(TrainerTest, TrainsOnADeviceAsOnTheCpu) {
   for (const char* name : {"bert classifier", "gpt2", "bart"}) {
     SCOPED_TRACE(name);
-    const TinyModel& model = Model(name);
+    const TinyModel model = TinyModelOf(name);
     TrainOptions options = OptionsFor(model);
     options.precision = Precision::kBf16;
     options.output_dir = folder_ / "cpu";
@@ -93,7 +85,7 @@ TEST_F(TrainerTest, TrainsOnADeviceAsOnTheCpu) {
 
 // A run that resumes multiplies as the one before did, whatever its device would have chosen.
 TEST_F(TrainerTest, ResumesWithTheAlgorithmsOfItsDevice) {
-  const TinyModel& model = Model("gpt2");
+  const TinyModel model = TinyModelOf("gpt2");
   TrainOptions options = OptionsFor(model);
   options.output_dir = folder_;
   LazyDevice first("card A");
@@ -109,7 +101,7 @@ TEST_F(TrainerTest, ResumesWithTheAlgorithmsOfItsDevice) {
 }
 
 TEST_F(TrainerTest, SaysWhereItResumesWithOtherAlgorithms) {
-  const TinyModel& model = Model("gpt2");
+  const TinyModel model = TinyModelOf("gpt2");
   TrainOptions options = OptionsFor(model);
   options.output_dir = folder_;
   LazyDevice first("card A");
@@ -129,7 +121,7 @@ TEST_F(TrainerTest, SaysWhereItResumesWithOtherAlgorithms) {
 }
 
 TEST_F(TrainerTest, RefusesToResumeBeyondItsData) {
-  const TinyModel& model = Model("gpt2");
+  const TinyModel model = TinyModelOf("gpt2");
   TrainOptions options = OptionsFor(model);
   options.output_dir = folder_;
   const Outcome stopped = TrainOn(model, options, {}, 2);
@@ -143,7 +135,7 @@ TEST_F(TrainerTest, RefusesToResumeBeyondItsData) {
 }
 
 TEST_F(TrainerTest, RefusesToResumeAnotherRecipe) {
-  const TinyModel& model = Model("gpt2");
+  const TinyModel model = TinyModelOf("gpt2");
   TrainOptions options = OptionsFor(model);
   options.output_dir = folder_;
   const Outcome stopped = TrainOn(model, options, {}, 2);
@@ -157,7 +149,7 @@ TEST_F(TrainerTest, RefusesToResumeAnotherRecipe) {
 }
 
 TEST_F(TrainerTest, RefusesToResumeWithAnotherRounding) {
-  const TinyModel& model = Model("gpt2");
+  const TinyModel model = TinyModelOf("gpt2");
   TrainOptions options = OptionsFor(model);
   options.precision = Precision::kBf16;
   options.lean = true;
@@ -176,7 +168,7 @@ TEST_F(TrainerTest, RefusesToResumeWithAnotherRounding) {
 // At a rate far below the last place of most weights: the losses of bfloat16 weights alone follow
 // those of float32 weights with stochastic rounding, and stay behind with rounding to nearest.
 TEST_F(TrainerTest, StochasticRoundingLearnsWhereRoundingToNearestStalls) {
-  const TinyModel& model = Model("gpt2");
+  const TinyModel model = TinyModelOf("gpt2");
   TrainOptions options = OptionsFor(model);
   options.max_steps = 300;
   options.learning_rate = 5e-5;
@@ -202,7 +194,7 @@ TEST_F(TrainerTest, StochasticRoundingLearnsWhereRoundingToNearestStalls) {
 
 // A loss that is not a number ends the run, and the tensor where it began is named.
 TEST_F(TrainerTest, NamesTheTensorThatWentBad) {
-  const TinyModel& model = Model("gpt2");
+  const TinyModel model = TinyModelOf("gpt2");
   TrainOptions options = OptionsFor(model);
   options.max_grad_norm = 0;
   options.lr_scheduler_type = ScheduleKind::kConstant;
@@ -277,7 +269,7 @@ TEST_F(TrainerTest, ADeterministicBudgetChangesNoBit) {
 }
 
 TEST_F(TrainerTest, ADeterministicBudgetSaysWhatWouldFitWithoutIt) {
-  const TinyModel& model = Model("bert masked lm");
+  const TinyModel model = TinyModelOf("bert masked lm");
   TrainOptions options = OptionsFor(model);
   options.gradient_accumulation_steps = 1;
   const std::vector<BatchShape> shapes = {{32, 0}};
