@@ -4,7 +4,6 @@
 #include <charconv>
 
 #include "base/format.h"
-#include "base/nearest.h"
 #include "observe/nvml.h"
 
 #if defined(HEADROOM_HAS_CUDA)
@@ -34,9 +33,7 @@ Result<std::optional<DeviceName>> ReadDevice(const Arguments& arguments) {
   if (!name) return std::optional<DeviceName>();
   std::optional<DeviceName> device = ParseDevice(*name);
   if (device) return device;
-  const std::string near = DidYouMean(*name, std::vector<std::string_view>{"cpu", "cuda"});
-  return Error::BadInput(
-      Format("--device {}: unknown{}", *name, near.empty() ? ": choose one of cpu, cuda" : near));
+  return Error::BadInput(Format("--device {}: unknown: choose cpu, cuda or cuda:N", *name));
 }
 
 #if defined(HEADROOM_HAS_CUDA)

@@ -156,8 +156,9 @@ Plan MakeNativeReport(const std::string& model, const engine::NativeStep& step,
 Result<Plan> MakeNativePlan(const PlanOptions& options) {
   HEADROOM_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(options.model));
   const Decided decided = Decide(options, model.config);
-  HEADROOM_ASSIGN_OR_RETURN(const engine::TrainOptions train,
+  HEADROOM_ASSIGN_OR_RETURN(engine::TrainOptions train,
                             NativeRecipe(decided.recipe, "--engine native"));
+  train.cuda = options.native_cuda;
   Result<engine::NativeStep> step = PlanTrainingStep(
       model.config, NativeOptionsOf(train, train.sequence_length, train.target_sequence_length));
   if (!step.ok()) return step.error().In(model.origin);
@@ -165,11 +166,12 @@ Result<Plan> MakeNativePlan(const PlanOptions& options) {
       MakeNativeReport(model.name, *step, train, step->plan.size, NativeAssumptions(decided));
   plan.report.header.warnings = decided.warnings;
   if (const std::optional<Budget> budget = BudgetOf(options)) {
-    plan.report.header.verdict = Verdict{.fits = step->plan.size <= budget->memory,
+    const Bytes cap = budget->memory - plan.ledger.context();
+    plan.report.header.verdict = Verdict{.fits = step->plan.size <= cap,
                                          .tight = false,
                                          .gpu = budget->gpu,
                                          .memory = budget->memory,
-                                         .cap = budget->memory,
+                                         .cap = cap,
                                          .needed = step->plan.size,
                                          .failure = std::nullopt};
   }

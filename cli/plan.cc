@@ -7,6 +7,7 @@
 #include "arguments.h"
 #include "base/file.h"
 #include "command.h"
+#include "device.h"
 #include "ledger/ledger_json.h"
 #include "lengths.h"
 #include "make_native.h"
@@ -43,6 +44,23 @@ Result<Plan> MakeAndSave(const PlanOptions& options) {
   return plan;
 }
 
+// And what is asked of the native engine alone.
+Result<PlanOptions> ReadOptions(const Arguments& arguments) {
+  HEADROOM_ASSIGN_OR_RETURN(PlanOptions options, ReadPlanOptions(arguments));
+  HEADROOM_ASSIGN_OR_RETURN(const std::optional<DeviceName> device, ReadDevice(arguments));
+  if (device && !options.native) {
+    return Error::BadInput("--device is of the native engine: add --engine native");
+  }
+  if (device) options.native_cuda = device->cuda;
+  if (options.native && options.parallel.device_map) {
+    return Error::Unsupported("the native engine has no --device-map: leave out --engine native");
+  }
+  if (options.native && !options.parallel.lengths_path.empty()) {
+    return Error::Unsupported("the native engine has no --lengths: leave out --engine native");
+  }
+  return options;
+}
+
 ExitCode PrintParameters(const ParametersReport& report, const PlanOptions& options,
                          const TextStyle& style) {
   const ExitCode code = report.exceeds() ? ExitCode::kDoesNotFit : ExitCode::kOk;
@@ -59,7 +77,7 @@ ExitCode RunPlan(std::span<const std::string> words) {
   if (arguments->wants_help()) return Print(HelpText(PlanSyntax()));
   const Result<TextStyle> style = StyleOf(*arguments, STDOUT_FILENO, kFewestColumns);
   if (!style.ok()) return Fail("plan", style.error());
-  const Result<PlanOptions> options = ReadPlanOptions(*arguments);
+  const Result<PlanOptions> options = ReadOptions(*arguments);
   if (!options.ok()) return Fail("plan", options.error());
   if (options->parallel.device_map) return RunPlacement(*options, *style);
   if (!options->parallel.lengths_path.empty()) return RunLengths(*options, *style);

@@ -79,6 +79,7 @@ constexpr Flag kPlatformFlags[] = {
 constexpr Flag kOutputFlags[] = {
     {"--engine", Takes::kValue, "NAME",
      "pytorch (default), or native: the plan that headroom train would keep"},
+    {"--device", Takes::kValue, "NAME", "of --engine native: cuda (default) or cpu"},
     {"--by-module", Takes::kNothing, "", "also the tree of modules, with bytes by component"},
     {"--json", Takes::kNothing, "", "one JSON object, sizes in bytes"},
     {"--html", Takes::kValue, "FILE", "write the report as a page for a browser"},

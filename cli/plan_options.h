@@ -46,7 +46,8 @@ struct PlanOptions {
 
   ParallelOptions parallel;
 
-  bool native = false;  // --engine native: the engine's own plan
+  bool native = false;      // --engine native: the engine's own plan
+  bool native_cuda = true;  // for a GPU, with what a run has there beside its arena
   bool json = false;
   bool by_module = false;
   std::string html_path;      // empty: no page is written

@@ -55,7 +55,7 @@ struct GenerationFigures {
 
 // A plan of the native engine: one arena, and what no arena can be smaller than.
 struct NativePlan {
-  std::string device;  // "cpu"
+  std::string device;  // "cpu", "cuda"
   Bytes lower_bound;   // the bytes alive at the peak
   double Ratio(Bytes arena) const {
     return lower_bound > Bytes(0)
