@@ -41,10 +41,10 @@ graph::TensorId HeadOf(const graph::Graph& graph) {
   return head;
 }
 
-// A device with an arena of the run's bytes.
+// A device with an arena of the run's bytes. Attention is ours: others check that of cuDNN.
 struct OnCuda {
   explicit OnCuda(const TinyRun& run) : size(run.step().plan.size) {
-    Result<std::unique_ptr<CudaDevice>> opened = CudaDevice::Open(0);
+    Result<std::unique_ptr<CudaDevice>> opened = CudaDevice::Open(0, {.cudnn = false});
     HEADROOM_CHECK(opened.ok(), opened.error().message);
     device = std::move(*opened);
     HEADROOM_CHECK(device->Allocate(size).ok(), "an arena");

@@ -144,6 +144,7 @@ __device__ void StoreRows(const float (&out)[D / 8][4], float low, float high, T
                           const Rows<T>& to, int64_t first, int rows, int column) {
   const int lane = Lane();
   const int row = 16 * Warp() + lane / 4;
+  __syncwarp();  // other lanes may have read the tile
 #pragma unroll
   for (int n = 0; n < D / 8; ++n) {
     const uint32_t offset = static_cast<uint32_t>(lane % 4 * 4);
@@ -440,7 +441,6 @@ __global__ void __launch_bounds__(kThreads) KeysKernel(FlashArgs<T> args) {
       const Tile<kTile> room_of_scores{base + 6 * Tile<D>::kBytes};
       const Rows<T> to{args.ScoreTile(head, first / kTile, query / kTile), kTile};
       StoreRows<T, kTile>(ds, 1.0F, 1.0F, room_of_scores, to, 0, kTile, 0);
-      __syncwarp();
     }
   }
   WaitFor<0>();
