@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/gradients.h"
 
+#include <algorithm>
 #include <array>
 #include <unordered_map>
 #include <utility>
@@ -75,6 +76,7 @@ class Backward {
   TensorId NewGradient(TensorId id);
   TensorId ViewGradient(TensorId id);
   Slot WeightGradient(TensorId weight);
+  bool SumWhereWritten(TensorId dy, const Slot& bias);
   void Append(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
               OpAttributes attributes, std::vector<TensorId> scratch = {});
 
@@ -155,6 +157,24 @@ Backward::Slot Backward::WeightGradient(TensorId weight) {
   return {parameter.gradient, accumulate};
 }
 
+// Whether the op that writes dy, if it is one op, gives the bias's gradient, too.
+bool Backward::SumWhereWritten(TensorId dy, const Slot& bias) {
+  if (bias.tensor == kNoTensor || bias.accumulate) return false;
+  const auto writes = [&](TensorId output) {
+    return output != kNoTensor && graph_.Root(output) == graph_.Root(dy);
+  };
+  for (size_t i = graph_.ops().size(); i-- > 0 && graph_.ops()[i].phase == Phase::kBackward;) {
+    Op& op = graph_.mutable_ops()[i];
+    if (std::none_of(op.outputs.begin(), op.outputs.end(), writes)) continue;
+    const size_t position = SumsOutput(op.kind);
+    if (position == 0 || op.outputs[0] != dy || op.attributes.accumulate) return false;
+    op.outputs.resize(position + 1, kNoTensor);
+    op.outputs[position] = bias.tensor;
+    return true;
+  }
+  return false;
+}
+
 void Backward::Append(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
                       OpAttributes attributes, std::vector<TensorId> scratch) {
   graph_.Append({.kind = kind,
@@ -233,9 +253,10 @@ void Backward::Linear(const Op& op) {
   const TensorId dy = Owed(op.outputs[0]);
   const TensorId x = op.inputs[0];
   const Slot weight = WeightGradient(op.inputs[1]);
-  const Slot bias = WeightGradient(At(op.inputs, 2));
+  Slot bias = WeightGradient(At(op.inputs, 2));
   HEADROOM_CHECK(bias.tensor == kNoTensor || bias.accumulate == weight.accumulate,
                  "a bias that is tied otherwise than its weight");
+  if (SumWhereWritten(dy, bias)) bias.tensor = kNoTensor;
   OpAttributes attributes = op.attributes;
   attributes.accumulate = weight.accumulate;
   Append(OpKind::kLinearBackwardWeight, {dy, recomputer_.Saved(x)}, {weight.tensor, bias.tensor},

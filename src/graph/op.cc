@@ -51,6 +51,11 @@ const KindFacts& FactsOf(OpKind kind) {
 
 std::string_view Name(OpKind kind) { return FactsOf(kind).name; }
 
+size_t SumsOutput(OpKind kind) {
+  if (kind == OpKind::kActivationBackward) return 1;
+  return kind == OpKind::kNormBackward ? 4 : 0;
+}
+
 OpClass ClassOf(OpKind kind) { return FactsOf(kind).op_class; }
 
 std::string_view Name(OpClass op_class) {

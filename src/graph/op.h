@@ -25,12 +25,12 @@
 //   kEmbeddingBackward     dy, ids, [type ids]               dtable, [dpositions], [dtypes]
 //   kLinearBackwardInput   dy, weight                        dx
 //   kLinearBackwardWeight  dy, x                             dweight, [dbias]
-//   kNormBackward          dy, sum or x, gamma, [mean],      dx, [dresidual], dgamma, [dbeta]
-//                          rstd, [dsum]
+//   kNormBackward          dy, sum or x, gamma, [mean],      dx, [dresidual], dgamma, [dbeta],
+//                          rstd, [dsum]                      [dbias]
 //   kAttentionBackward     do, q, k, v, o, lse,              dq, dk, dv
 //                          [key lengths], [slopes]
 //   kRopeBackward          dq or dk, cos, sin                the same bytes, rotated back
-//   kActivationBackward    dy, x                             dx
+//   kActivationBackward    dy, x                             dx, [dbias]
 //   kGluBackward           dy, gate and up                   d(gate and up)
 //   kDropoutBackward       dy                                dx
 //   kSelectRowsBackward    dy, [lengths B]                   dx, zero elsewhere
@@ -42,6 +42,8 @@
 //
 // kNorm with a residual computes sum = residual + dropout(x), y = norm(sum); without dropout,
 // dresidual is absent, for dx is both. kNormBackward adds dsum, what else reads the sum owes it.
+// dbias is the sum over the rows of dx, where dx is what a linear with a bias yielded owes: summed
+// where it is written, it need not be read again.
 // kCrossEntropy and kLinearLoss add the loss, a sum over targets, to a float32 scalar; gradients
 // carry loss_scale / targets of StepScalars (engine/op_call.h).
 //
@@ -97,6 +99,8 @@ enum class OpKind : uint8_t {
 };
 inline constexpr size_t kOpKindCount = 24;
 std::string_view Name(OpKind kind);  // "linear", "linear_backward_weight", …
+// Where among the outputs dbias is, the sum over the rows of dx; 0: the kind has none.
+size_t SumsOutput(OpKind kind);
 
 // The three classes of "Data Movement Is All You Need" (arXiv 2007.00072).
 enum class OpClass : uint8_t { kContraction, kNormalisation, kElementwise };

@@ -109,9 +109,9 @@ double Counter::Flops() const {
     case OpKind::kRopeBackward:
       return kRopeFlops * Elements(in);
     case OpKind::kActivation:
+      return ActivationFlops(attributes.activation, false) * Elements(in);
     case OpKind::kActivationBackward:
-      return ActivationFlops(attributes.activation, op_.kind == OpKind::kActivationBackward) *
-             Elements(in);
+      return (ActivationFlops(attributes.activation, true) + Has(op_.outputs, 1)) * Elements(in);
     case OpKind::kGlu:  // and the product with `up`
       return (ActivationFlops(attributes.activation, false) + 1) * Elements(out);
     case OpKind::kGluBackward:  // the activation again, and a product for each of the two gradients
@@ -144,6 +144,7 @@ double Counter::NormFlops() const {
   if (op_.attributes.dropout > 0) each += kDropoutFlops;
   // The sum with the residual; what else reads that sum owes it, and is added.
   if (Has(op_.inputs, backward ? 5 : 1)) each += 1;
+  if (backward && Has(op_.outputs, 4)) each += 1;  // the sum of its rows, for a bias
   return each * Elements(op_.inputs[0]);
 }
 

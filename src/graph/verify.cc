@@ -36,7 +36,7 @@ Operands OperandsOf(OpKind kind) {
     case OpKind::kNorm:
       return {4, {0, 2}, 4, {0}};
     case OpKind::kNormBackward:
-      return {6, {0, 1, 2, 4}, 4, {0, 2}};
+      return {6, {0, 1, 2, 4}, 5, {0, 2}};
     case OpKind::kAttention:
       return {5, {0, 1, 2}, 2, {0}};
     case OpKind::kAttentionBackward:
@@ -50,6 +50,7 @@ Operands OperandsOf(OpKind kind) {
     case OpKind::kDropoutBackward:
       return {1, {0}, 1, {0}};
     case OpKind::kActivationBackward:
+      return {2, {0, 1}, 2, {0}};
     case OpKind::kGluBackward:
     case OpKind::kAdd:
       return {2, {0, 1}, 1, {0}};
@@ -203,6 +204,14 @@ class Verifier {
     return {};
   }
 
+  // The gradient of a bias that is summed where dx is written: of all of dx, and nothing else.
+  Status CheckSums(const Op& op) const {
+    const TensorId sums = At(op.outputs, SumsOutput(op.kind));
+    if (sums == kNoTensor) return {};
+    if (op.attributes.accumulate) return Error::Internal("sums over rows that are added to");
+    return Is(sums, Shape{ShapeOf(op.outputs[0])[-1]});
+  }
+
   Status CheckShapes(const Op& op) const {
     switch (op.kind) {
       case OpKind::kLinear:
@@ -219,6 +228,7 @@ class Verifier {
       case OpKind::kNormBackward:
         HEADROOM_RETURN_IF_ERROR(Same(op.inputs[0], op.inputs[1]));
         HEADROOM_RETURN_IF_ERROR(Same(op.inputs[0], op.outputs[0]));
+        HEADROOM_RETURN_IF_ERROR(CheckSums(op));
         return Same(op.inputs[2], op.outputs[2]);
       case OpKind::kAttention:
       case OpKind::kAttentionBackward:
@@ -230,6 +240,8 @@ class Verifier {
       case OpKind::kDropoutBackward:
         return Same(op.inputs[0], op.outputs[0]);
       case OpKind::kActivationBackward:
+        HEADROOM_RETURN_IF_ERROR(CheckSums(op));
+        [[fallthrough]];
       case OpKind::kAdd:
         HEADROOM_RETURN_IF_ERROR(Same(op.inputs[0], op.inputs[1]));
         return Same(op.inputs[0], op.outputs[0]);

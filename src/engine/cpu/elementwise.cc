@@ -51,14 +51,15 @@ void RunActivation(const OpCall& call) {
 void RunActivationBackward(const OpCall& call) {
   const TensorView dy = Operand(call.inputs, 0);
   const TensorView x = Operand(call.inputs, 1);
-  ForOutput(call, Operand(call.outputs, 0), 16,
-            [&](int64_t row, int64_t column, int64_t n, float* out) {
-              Chunk gradient;
-              Chunk value;
-              Kernels().activation_gradient(call.attributes.activation,
-                                            Read(dy, row, column, n, gradient),
-                                            Read(x, row, column, n, value), n, out);
-            });
+  const TensorView dx = Operand(call.outputs, 0);
+  const TensorView dbias = Operand(call.outputs, 1);
+  ForOutput(call, dx, 16, [&](int64_t row, int64_t column, int64_t n, float* out) {
+    Chunk gradient;
+    Chunk value;
+    Kernels().activation_gradient(call.attributes.activation, Read(dy, row, column, n, gradient),
+                                  Read(x, row, column, n, value), n, out);
+  });
+  if (dbias) SumRows(dx, dbias, call.step.micro_step > 0);
 }
 
 void RunGlu(const OpCall& call) {

@@ -68,6 +68,25 @@ TEST(Activation, EqualsReferenceAndCentralDifferences) {
   }
 }
 
+TEST(Activation, SumsTheRowsOfItsGradientForABias) {
+  std::mt19937 random(5);
+  for (const DType dtype : kStorageTypes) {
+    TestTensor x = TestTensor::Random(Shape{300, 33}, dtype, random);
+    TestTensor dy = TestTensor::Random(x.shape, dtype, random);
+    TestTensor dx = TestTensor::Zeros(x.shape, dtype);
+    TestTensor dbias = TestTensor::Random(Shape{33}, dtype, random);
+    Doubles sums = dbias.Values();
+    OpRun backward{.kind = OpKind::kActivationBackward,
+                   .inputs = {&dy, &x},
+                   .outputs = {&dx, &dbias},
+                   .step = {.micro_step = 1}};
+    backward.Run();
+    const Doubles values = dx.Values();
+    for (size_t i = 0; i < values.size(); ++i) sums[i % sums.size()] += values[i];
+    ExpectClose(dbias, sums, {.terms = 300, .magnitude = 300});
+  }
+}
+
 TEST(Glu, EqualsReferenceAndCentralDifferences) {
   std::mt19937 random(2);
   for (const DType dtype : kStorageTypes) {

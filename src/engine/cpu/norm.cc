@@ -82,7 +82,7 @@ Statistics StatisticsOf(const NormInput& input, const graph::OpAttributes& attri
 // The operands of kNormBackward.
 struct Backward {
   TensorView dy, x, gamma, mean, rstd, dsum;
-  TensorView dx, dresidual, dgamma, dbeta;
+  TensorView dx, dresidual, dgamma, dbeta, dbias;
 
   explicit Backward(const OpCall& call)
       : dy(Operand(call.inputs, 0)),
@@ -94,7 +94,8 @@ struct Backward {
         dx(Operand(call.outputs, 0)),
         dresidual(Operand(call.outputs, 1)),
         dgamma(Operand(call.outputs, 2)),
-        dbeta(Operand(call.outputs, 3)) {}
+        dbeta(Operand(call.outputs, 3)),
+        dbias(Operand(call.outputs, 4)) {}
 
   Statistics Of(int64_t row) const {
     return {mean ? mean.As<float>()[row] : 0.0F, rstd.As<float>()[row]};
@@ -201,6 +202,7 @@ void RunNormBackward(const OpCall& call) {
                                call.step.micro_step > 0);
               });
   ParallelFor(op.dy.rows(), 8 * columns, [&](int64_t row) { InputGradient(call, op, row); });
+  if (op.dbias) SumRows(op.dx, op.dbias, call.step.micro_step > 0);
 }
 
 }  // namespace headroom::engine::cpu

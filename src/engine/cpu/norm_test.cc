@@ -20,6 +20,7 @@ struct Case {
   float dropout = 0;
   bool dsum = false;
   bool add = false;
+  bool dbias = false;  // added to that of an earlier micro-step
 };
 
 constexpr float kEps = 1e-5F;
@@ -70,7 +71,7 @@ void Check(const Case& c, std::mt19937& random) {
   const bool layer_norm = c.norm == NormKind::kLayerNorm;
   const graph::OpAttributes attributes{
       .dropout = c.dropout, .stream = 5, .norm = c.norm, .eps = kEps, .accumulate = c.add};
-  const StepScalars step{.seed = 3, .step = 9, .micro_step = c.add ? 1 : 0};
+  const StepScalars step{.seed = 3, .step = 9, .micro_step = c.add || c.dbias ? 1 : 0};
   OpRun forward{
       .kind = OpKind::kNorm,
       .attributes = attributes,
@@ -97,19 +98,21 @@ void Check(const Case& c, std::mt19937& random) {
   TestTensor dresidual = tensor();
   TestTensor dgamma = vector();
   TestTensor dbeta = vector();
+  TestTensor dbias = vector();
   const Doubles none;
   const Doubles old_dx = c.add ? dx.Values() : none;
   const Doubles old_dresidual = c.add ? dresidual.Values() : none;
-  const Doubles old_dgamma = c.add ? dgamma.Values() : none;
-  const Doubles old_dbeta = c.add ? dbeta.Values() : none;
+  const Doubles old_dgamma = step.micro_step > 0 ? dgamma.Values() : none;
+  const Doubles old_dbeta = step.micro_step > 0 ? dbeta.Values() : none;
+  Doubles sums = dbias.Values();
   const bool two = c.dropout > 0;
-  OpRun backward{
-      .kind = OpKind::kNormBackward,
-      .attributes = attributes,
-      .inputs = {&dy, c.residual ? &sum : &x, &gamma, layer_norm ? &mean : nullptr, &rstd,
-                 c.dsum ? &dsum : nullptr},
-      .outputs = {&dx, two ? &dresidual : nullptr, &dgamma, layer_norm ? &dbeta : nullptr},
-      .step = step};
+  OpRun backward{.kind = OpKind::kNormBackward,
+                 .attributes = attributes,
+                 .inputs = {&dy, c.residual ? &sum : &x, &gamma, layer_norm ? &mean : nullptr,
+                            &rstd, c.dsum ? &dsum : nullptr},
+                 .outputs = {&dx, two ? &dresidual : nullptr, &dgamma,
+                             layer_norm ? &dbeta : nullptr, c.dbias ? &dbias : nullptr},
+                 .step = step};
   backward.Run();
   // The gradient of the sum, by which both dx and dresidual are known.
   const auto of_sum = [&](const Doubles& v) { return Normalise(c, v, gamma.Values(), betas); };
@@ -128,6 +131,11 @@ void Check(const Case& c, std::mt19937& random) {
   ExpectSlopes(dx, slopes, rows, old_dx);
   const Closeness columns{.terms = static_cast<double>(c.rows) + 16,
                           .magnitude = 4 * static_cast<double>(c.rows)};
+  if (c.dbias) {
+    const Doubles values = dx.Values();
+    for (size_t i = 0; i < values.size(); ++i) sums[i % sums.size()] += values[i];
+    ExpectClose(dbias, sums, columns);
+  }
   const auto of_gamma = [&](const Doubles& v) { return Normalise(c, stored, v, betas); };
   ExpectSlopes(dgamma, NumericGradient(of_gamma, gamma.Values(), dy.Values(), random, 20), columns,
                old_dgamma);
@@ -151,6 +159,14 @@ TEST(Norm, EqualsReferenceAndCentralDifferences) {
              .dsum = true},
             random);
       Check({.rows = 4, .columns = 16, .dtype = dtype, .norm = norm, .dsum = true, .add = true},
+            random);
+      Check({.rows = 33,
+             .columns = 70,
+             .dtype = dtype,
+             .norm = norm,
+             .residual = true,
+             .dropout = 0.3F,
+             .dbias = true},
             random);
     }
   }

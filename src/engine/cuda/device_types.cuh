@@ -60,11 +60,15 @@ struct alignas(V * sizeof(T) < 16 ? V * sizeof(T) : 16) Packed {
   T values[V];
 };
 
-template <int V, typename T>
-__device__ void Load(const T* from, float (&values)[V]) {
-  const auto packed = *reinterpret_cast<const Packed<T, V>*>(from);
+template <typename T, int V>
+__device__ void Unpack(const Packed<T, V>& packed, float (&values)[V]) {
 #pragma unroll
   for (int i = 0; i < V; ++i) values[i] = ToFloat(packed.values[i]);
+}
+
+template <int V, typename T>
+__device__ void Load(const T* from, float (&values)[V]) {
+  Unpack(*reinterpret_cast<const Packed<T, V>*>(from), values);
 }
 
 template <int V, typename T>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/cuda/device_types.cuh"
+#include "engine/cuda/column_sums.cuh"
 
 namespace headroom::engine::cuda {
 namespace {
@@ -111,14 +111,43 @@ struct ActivationOp {
 
 template <typename T, int V>
 struct ActivationBackwardOp {
+  struct Piece {
+    Packed<T, V> dy, x;
+  };
+
   Rows<const T> dy, x;
   ActivationKind kind;
-  __device__ void operator()(int64_t row, int64_t column, float (&out)[V]) const {
+
+  __device__ Piece Read(int64_t row, int64_t column) const {
+    return {*reinterpret_cast<const Packed<T, V>*>(dy.At(row, column)),
+            *reinterpret_cast<const Packed<T, V>*>(x.At(row, column))};
+  }
+  __device__ void Compute(const Piece& piece, float (&out)[V]) const {
     float values[V];
-    Load<V>(x.At(row, column), values);
-    Load<V>(dy.At(row, column), out);
+    Unpack(piece.x, values);
+    Unpack(piece.dy, out);
 #pragma unroll
     for (int i = 0; i < V; ++i) out[i] *= Slope<T>(kind, values[i]);
+  }
+  __device__ void operator()(int64_t row, int64_t column, float (&out)[V]) const {
+    Compute(Read(row, column), out);
+  }
+};
+
+// For column_sums.cuh, which sums what this writes: the gradient of a bias.
+template <typename T, int V>
+struct ActivationBackwardSource {
+  static constexpr int kWidth = V;
+  static constexpr int kRowsAtOnce = 2;
+  using Piece = typename ActivationBackwardOp<T, V>::Piece;
+
+  ActivationBackwardOp<T, V> op;
+  Rows<T> dx;
+
+  __device__ Piece Read(int64_t row, int64_t column) const { return op.Read(row, column); }
+  __device__ void Yield(const Piece& piece, int64_t row, int64_t column, float (&out)[V]) const {
+    op.Compute(piece, out);
+    Store<V>(dx.At(row, column), out);
   }
 };
 
@@ -208,6 +237,22 @@ void RunMap(const OpCall& call, const Launch& launch, const Job& job) {
       RowsOf<T>(to), to.rows(), static_cast<uint32_t>(vectors), call.attributes.accumulate, job);
 }
 
+template <typename T, int V>
+void RunActivationBackward(const OpCall& call, const Launch& launch) {
+  const TensorView dx = Operand(call.outputs, 0);
+  const TensorView dbias = Operand(call.outputs, 1);
+  const ActivationBackwardOp<T, V> op{RowsOf<const T>(call.inputs[0]),
+                                      RowsOf<const T>(call.inputs[1]), call.attributes.activation};
+  if (!dbias) return RunMap<T, V>(call, launch, op);
+  LaunchColumnSums(ActivationBackwardSource<T, V>{op, RowsOf<T>(dx)}, dx.rows(), dx.cols(),
+                   {.out = dbias.data,
+                    .dtype = dbias.dtype,
+                    .add = call.step.micro_step > 0,
+                    .parts = reinterpret_cast<float*>(WorkspaceOf(call)),
+                    .counters = launch.counters},
+                   launch.stream);
+}
+
 // One block for each row of the output.
 template <typename T, int V>
 __global__ void SelectKernel(Rows<const T> x, Rows<T> y, Indices lengths, bool has_lengths,
@@ -268,7 +313,7 @@ void RunElementwise(const OpCall& call, const Launch& launch) {
       case OpKind::kActivation:
         return RunMap<T, V>(call, launch, ActivationOp<T, V>{a, kind});
       case OpKind::kActivationBackward:
-        return RunMap<T, V>(call, launch, ActivationBackwardOp<T, V>{a, b, kind});
+        return RunActivationBackward<T, V>(call, launch);
       case OpKind::kGlu:
         return RunMap<T, V>(call, launch, GluOp<T, V>{a, half, kind});
       case OpKind::kGluBackward:

@@ -5,6 +5,8 @@
 namespace headroom::engine::cuda {
 namespace {
 
+constexpr int kMostSums = 3;
+
 template <typename T>
 struct NormBackwardArgs {
   Rows<const T> dy, x, dsum;
@@ -12,7 +14,9 @@ struct NormBackwardArgs {
   const float* mean;
   const float* rstd;
   Rows<T> dx, dresidual;
-  float* parts;  // [kNormParts, 2, columns]
+  // Sums of a block's rows for dgamma, dbeta and, where they are three, dbias.
+  float* parts;  // [kNormParts, sums, columns]
+  int sums;
   DropoutArgs dropout;
   int64_t rows;
   int columns;
@@ -20,7 +24,8 @@ struct NormBackwardArgs {
   bool add;
 };
 
-// What a row's elements from `column` on owe the residual, and through its dropout the branch.
+// What a row's elements from `column` on owe the residual, and through its dropout the branch: that
+// is left in dx.
 template <typename T, int V>
 __device__ void StoreGradients(const NormBackwardArgs<T>& args, const DropoutMask& mask,
                                int64_t row, int column, float (&dx)[V]) {
@@ -96,7 +101,7 @@ __global__ void __launch_bounds__(1024) NormBackwardKernel(NormBackwardArgs<T> a
   for (int k = 0; k < N; ++k) {
     const int column = (k * threads + static_cast<int>(threadIdx.x)) * V;
     if (column >= args.columns) continue;
-    float* part = args.parts + static_cast<int64_t>(blockIdx.x) * 2 * args.columns;
+    float* part = args.parts + static_cast<int64_t>(blockIdx.x) * args.sums * args.columns;
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       part[column + i] = dgamma[k][i];
@@ -145,7 +150,7 @@ __device__ void AskForRow(const NormBackwardArgs<T>& args, const GroupRing<T>& r
   Commit();
 }
 
-// The dynamic shared memory is the ring, and at the end [groups, 2, columns] sums.
+// The dynamic shared memory is the ring, and at the end [groups, sums, columns] sums.
 template <typename T, int kThreads>
 __global__ void __launch_bounds__(kThreads, kThreads == kGroupedThreads ? 2 : 1)
     NormBackwardGroupKernel(NormBackwardArgs<T> args, RowGroups groups) {
@@ -164,6 +169,7 @@ __global__ void __launch_bounds__(kThreads, kThreads == kGroupedThreads ? 2 : 1)
   if (mine) Load<V>(args.gamma + column, gamma);
   float dgamma[V] = {};
   float dbeta[V] = {};
+  float dbias[V] = {};
   const int64_t stride = static_cast<int64_t>(gridDim.x) * groups.count;
   int64_t row = static_cast<int64_t>(blockIdx.x) * groups.count + group;
   GroupRing<T> ring(reinterpret_cast<Packed<T, V>*>(dynamic) + threadIdx.x,
@@ -222,31 +228,39 @@ __global__ void __launch_bounds__(kThreads, kThreads == kGroupedThreads ? 2 : 1)
       dx[i] += rstd * (ToFloat(dys.values[i]) * gamma[i] - shift - normal * slope);
     }
     StoreGradients<T, V>(args, mask, row, column, dx);
+#pragma unroll
+    for (int i = 0; i < V; ++i) dbias[i] += dx[i];
   }
   WaitFor<0>();
   __syncthreads();
   auto* room = reinterpret_cast<float*>(dynamic);
-  float* part = args.parts + static_cast<int64_t>(blockIdx.x) * 2 * args.columns;
-  float* kept = groups.count == 1 ? part : room + static_cast<int64_t>(group) * 2 * args.columns;
+  const int elements = args.sums * args.columns;
+  float* part = args.parts + static_cast<int64_t>(blockIdx.x) * elements;
+  float* kept = groups.count == 1 ? part : room + static_cast<int64_t>(group) * elements;
   if (mine) {
     Store<V>(kept + column, dgamma);
     Store<V>(kept + args.columns + column, dbeta);
+    if (args.sums == kMostSums) Store<V>(kept + 2 * args.columns + column, dbias);
   }
   if (groups.count == 1) return;
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < 2 * args.columns;
-       i += static_cast<int>(blockDim.x)) {
+  for (int i = static_cast<int>(threadIdx.x); i < elements; i += static_cast<int>(blockDim.x)) {
     float sum = room[i];
-    for (int k = 1; k < groups.count; ++k) sum += room[k * 2 * args.columns + i];
+    for (int k = 1; k < groups.count; ++k) sum += room[k * elements + i];
     part[i] = sum;
   }
 }
 
-// Adds up the parts of dgamma and dbeta (blockIdx.y): 32 columns a block, 32 threads for each.
+// Where the sums go, one after the other; null: nowhere.
+struct SumTargets {
+  void* out[kMostSums];
+};
+
+// Adds up the parts of each sum (blockIdx.y): 32 columns a block, 32 threads for each.
 __global__ void __launch_bounds__(1024) AddParts(const float* parts, int count, int columns,
-                                                 void* dgamma, void* dbeta, DType dtype, bool add) {
+                                                 SumTargets targets, DType dtype, bool add) {
   __shared__ float sums[32][33];
-  void* out = blockIdx.y == 0 ? dgamma : dbeta;
+  void* out = targets.out[blockIdx.y];
   if (out == nullptr) return;
   const int column = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
   float sum = 0;
@@ -254,7 +268,7 @@ __global__ void __launch_bounds__(1024) AddParts(const float* parts, int count, 
     const float* at = parts + blockIdx.y * columns + column;
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.y); i < count; i += 32) {
-      sum += at[static_cast<int64_t>(i) * 2 * columns];
+      sum += at[static_cast<int64_t>(i) * gridDim.y * columns];
     }
   }
   sums[threadIdx.y][threadIdx.x] = sum;
@@ -269,7 +283,8 @@ template <typename T>
 unsigned LaunchGroups(const NormBackwardArgs<T>& args, cudaStream_t stream) {
   const RowGroups groups = GroupRows(args.columns);
   const size_t bytes = std::max(
-      2 * sizeof(float) * static_cast<size_t>(groups.count) * static_cast<size_t>(args.columns),
+      sizeof(float) * static_cast<size_t>(args.sums * groups.count) *
+          static_cast<size_t>(args.columns),
       GroupRing<T>::BytesPerThread() * static_cast<size_t>(groups.threads()));
   const int most = MostSharedMemory();
   if (groups.threads() > 1024 || static_cast<int64_t>(bytes) > most) return 0;
@@ -293,15 +308,18 @@ void RunNormBackward(const OpCall& call, const Launch& launch) {
   const TensorView dresidual = Operand(call.outputs, 1);
   const TensorView dgamma = Operand(call.outputs, 2);
   const TensorView dbeta = Operand(call.outputs, 3);
+  const TensorView dbias = Operand(call.outputs, 4);
+  const bool add = call.step.micro_step > 0;
   auto* parts = reinterpret_cast<float*>(WorkspaceOf(call));
   const bool wide = IsWide(dy) && IsWide(x) && IsWide(dsum) && IsWide(dx) && IsWide(dresidual);
   unsigned blocks = 0;
+  int sums = dbias ? kMostSums : 2;
   WithTypeAndWidth(dy.dtype, wide, [&](auto tag, auto width) {
     using T = typename decltype(tag)::Type;
     constexpr int V = decltype(width)::kValue;
     DropoutArgs dropout = DropoutOf(call, launch);
     if (!dresidual) dropout.threshold = 0;
-    const NormBackwardArgs<T> args{.dy = RowsOf<const T>(dy),
+    NormBackwardArgs<T> args{.dy = RowsOf<const T>(dy),
                                    .x = RowsOf<const T>(x),
                                    .dsum = RowsOf<const T>(dsum),
                                    .gamma = Operand(call.inputs, 2).As<const T>(),
@@ -310,6 +328,7 @@ void RunNormBackward(const OpCall& call, const Launch& launch) {
                                    .dx = RowsOf<T>(dx),
                                    .dresidual = RowsOf<T>(dresidual),
                                    .parts = parts,
+                                   .sums = sums,
                                    .dropout = dropout,
                                    .rows = dy.rows(),
                                    .columns = static_cast<int>(dy.cols()),
@@ -317,6 +336,7 @@ void RunNormBackward(const OpCall& call, const Launch& launch) {
                                    .add = call.attributes.accumulate};
     if constexpr (V == 8) blocks = LaunchGroups(args, launch.stream);
     if (blocks != 0) return;
+    args.sums = sums = 2;
     blocks = static_cast<unsigned>(std::min<int64_t>(dy.rows(), kNormParts));
     const RowPlan plan = PlanRow(dy.cols(), V);
     WithVectors(plan.vectors, [&](auto vectors) {
@@ -325,10 +345,11 @@ void RunNormBackward(const OpCall& call, const Launch& launch) {
     });
   });
   const DType weight = dgamma ? dgamma.dtype : dbeta.dtype;
-  const dim3 grid(static_cast<unsigned>(CeilDiv(dy.cols(), 32)), 2);
-  AddParts<<<grid, dim3(32, 32), 0, launch.stream>>>(parts, static_cast<int>(blocks),
-                                                     static_cast<int>(dy.cols()), dgamma.data,
-                                                     dbeta.data, weight, call.step.micro_step > 0);
+  const dim3 grid(static_cast<unsigned>(CeilDiv(dy.cols(), 32)), static_cast<unsigned>(sums));
+  AddParts<<<grid, dim3(32, 32), 0, launch.stream>>>(
+      parts, static_cast<int>(blocks), static_cast<int>(dy.cols()),
+      SumTargets{dgamma.data, dbeta.data, dbias.data}, weight, add);
+  if (dbias && sums < kMostSums) SumRows(launch, dx, dbias, 0, add, parts);
 }
 
 }  // namespace headroom::engine::cuda

@@ -2,6 +2,8 @@
 #include "engine/cuda/workspace.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "engine/cuda/score_groups.h"
 
@@ -22,9 +24,26 @@ int64_t Elements(const Graph& graph, TensorId id) {
   return id == graph::kNoTensor ? 0 : graph.tensor(id).shape.NumElements();
 }
 
+// Where the op belongs, by what it yields or needs; the update of all parameters to none.
+std::string ModuleOf(const Graph& graph, const Op& op) {
+  if (op.phase == graph::Phase::kOptimizer) return {};
+  for (const std::vector<TensorId>* operands : {&op.outputs, &op.scratch}) {
+    for (const TensorId id : *operands) {
+      if (id != graph::kNoTensor && !graph.tensor(id).module.empty()) {
+        return graph.tensor(id).module;
+      }
+    }
+  }
+  return {};
+}
+
 int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 int64_t Columns(const Graph& graph, TensorId id) { return graph.tensor(id).shape[-1]; }
+
+bool HasOutput(const Op& op, size_t position) {
+  return position < op.outputs.size() && op.outputs[position] != graph::kNoTensor;
+}
 
 // A float for each chunk, in groups of 2^14 elements, and for the last partial one of each.
 int64_t GradNormBytes(const Graph& graph, const Op& op) {
@@ -128,7 +147,9 @@ int64_t WorkspaceBytes(const Graph& graph, const Op& op) {
     case OpKind::kCrossEntropy:
       return kFloat * Elements(graph, op.inputs[1]);
     case OpKind::kNormBackward:
-      return 2 * kFloat * kNormParts * Columns(graph, op.inputs[0]);
+      return (HasOutput(op, 4) ? 3 : 2) * kFloat * kNormParts * Columns(graph, op.inputs[0]);
+    case OpKind::kActivationBackward:
+      return HasOutput(op, 1) ? kFloat * kSumParts * Columns(graph, op.inputs[0]) : 0;
     case OpKind::kEmbeddingBackward:
       return std::max(kFloat * kSumParts * Columns(graph, op.inputs[0]),
                       EmbeddingBackwardBytes(graph, op));
@@ -164,6 +185,7 @@ void AddWorkspaces(Graph& graph) {
     const int64_t bytes = WorkspaceBytes(graph, op);
     if (bytes == 0) continue;
     const TensorId room = graph.Add({.name = "workspace",
+                                     .module = ModuleOf(graph, op),
                                      .dtype = DType::kUInt8,
                                      .shape = Shape{bytes},
                                      .role = Role::kWorkspace});

@@ -5,6 +5,7 @@
 //
 //   linear              cuBLASLt's workspace: sixteen times the product in float32, 32 MiB at most
 //   norm_backward       column sums of 256 groups of rows
+//   activation_backward column sums of 64 groups of rows, where it has a bias's gradient
 //   embedding_backward  where the list of each id's rows ends
 //   linear_loss         the workspace; logits in rows of a multiple of 64, for tensor cores
 //   attention           some KiB of cuDNN's, or scores where products compute it (score_groups.h)
