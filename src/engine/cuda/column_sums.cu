@@ -17,7 +17,7 @@ struct RowSource {
 
   __device__ Piece Read(int64_t row, int64_t column) const {
     if (index.data != nullptr && index[row] != wanted) return {};
-    return *reinterpret_cast<const Piece*>(x.At(row, column));
+    return ReadPacked<V>(x.At(row, column));
   }
   __device__ void Yield(const Piece& piece, int64_t, int64_t, float (&values)[V]) const {
     Unpack(piece, values);

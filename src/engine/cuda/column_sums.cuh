@@ -28,7 +28,7 @@ inline constexpr int kSumRows = kSumThreads / 32;  // of a block, at a time
 // Sums of 32 * V columns over one group of rows. The last block of its columns adds the groups, in
 // their order.
 template <typename Source>
-__global__ void __launch_bounds__(kSumThreads)
+__global__ void __launch_bounds__(kSumThreads, 3)
     ColumnSums(Source source, int64_t rows, int columns, ColumnSumsTarget to) {
   constexpr int V = Source::kWidth;
   constexpr int kAtOnce = Source::kRowsAtOnce;

@@ -148,9 +148,9 @@ Status CudaDevice::Allocate(Bytes size) {
     cudaGetLastError();
     return Error::BadInput(
         Format("the arena of {} is more than the {} that GPU {} has free: {} are missing; add "
-               "--memory-budget {}",
+               "--memory-budget {}MiB",
                FormatBytes(size), FormatBytes(free), state_->index, FormatBytes(size - free),
-               FormatBytes(free)));
+               free.count() >> 20));
   }
   state_->arena = static_cast<std::byte*>(data);
   state_->arena_size = size.count();

@@ -61,14 +61,20 @@ struct alignas(V * sizeof(T) < 16 ? V * sizeof(T) : 16) Packed {
 };
 
 template <typename T, int V>
-__device__ void Unpack(const Packed<T, V>& packed, float (&values)[V]) {
+__device__ void Unpack(Packed<T, V> packed, float (&values)[V]) {
 #pragma unroll
   for (int i = 0; i < V; ++i) values[i] = ToFloat(packed.values[i]);
 }
 
+// A copy, which is one access of memory: elements of a reference are read one by one.
+template <int V, typename T>
+__device__ Packed<T, V> ReadPacked(const T* from) {
+  return *reinterpret_cast<const Packed<T, V>*>(from);
+}
+
 template <int V, typename T>
 __device__ void Load(const T* from, float (&values)[V]) {
-  Unpack(*reinterpret_cast<const Packed<T, V>*>(from), values);
+  Unpack(ReadPacked<V>(from), values);
 }
 
 template <int V, typename T>

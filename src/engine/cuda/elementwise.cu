@@ -119,8 +119,7 @@ struct ActivationBackwardOp {
   ActivationKind kind;
 
   __device__ Piece Read(int64_t row, int64_t column) const {
-    return {*reinterpret_cast<const Packed<T, V>*>(dy.At(row, column)),
-            *reinterpret_cast<const Packed<T, V>*>(x.At(row, column))};
+    return {ReadPacked<V>(dy.At(row, column)), ReadPacked<V>(x.At(row, column))};
   }
   __device__ void Compute(const Piece& piece, float (&out)[V]) const {
     float values[V];

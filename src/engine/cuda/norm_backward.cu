@@ -160,30 +160,33 @@ __global__ void __launch_bounds__(kThreads, kThreads == kGroupedThreads ? 2 : 1)
   const int group = static_cast<int>(threadIdx.x) / groups.width;
   const int thread = static_cast<int>(threadIdx.x) % groups.width;
   const int column = thread * V;
-  const bool mine = column < args.columns;
+  const bool has_columns = column < args.columns;
   const int warps = groups.width / 32;
   const int first_warp = group * warps;
   const float share = 1.0F / static_cast<float>(args.columns);
   const DropoutMask mask = args.dropout.Mask();
   float gamma[V] = {};
-  if (mine) Load<V>(args.gamma + column, gamma);
+  if (has_columns) Load<V>(args.gamma + column, gamma);
   float dgamma[V] = {};
   float dbeta[V] = {};
   float dbias[V] = {};
   const int64_t stride = static_cast<int64_t>(gridDim.x) * groups.count;
-  int64_t row = static_cast<int64_t>(blockIdx.x) * groups.count + group;
+  // All groups of a block take as many turns: with one row less, a group waits with the others.
+  int64_t first = static_cast<int64_t>(blockIdx.x) * groups.count;
   GroupRing<T> ring(reinterpret_cast<Packed<T, V>*>(dynamic) + threadIdx.x,
                     static_cast<int>(blockDim.x));
 #pragma unroll
   for (int i = 0; i + 1 < kGroupStages<T>; ++i) {
-    AskForRow(args, ring, row + i * stride, column, i);
+    AskForRow(args, ring, first + group + i * stride, column, i);
   }
   const auto statistics = [&](int64_t of) {
     if (of >= args.rows) return float2{0, 0};
     return float2{args.mean != nullptr ? args.mean[of] : 0.0F, args.rstd[of]};
   };
-  float2 next = statistics(row);
-  for (int turn = 0; row < args.rows; row += stride, turn ^= 1, ring.Next()) {
+  float2 next = statistics(first + group);
+  for (int turn = 0; first < args.rows; first += stride, turn ^= 1, ring.Next()) {
+    const int64_t row = first + group;
+    const bool mine = has_columns && row < args.rows;
     AskForRow(args, ring, row + (kGroupStages<T> - 1) * stride, column, kGroupStages<T> - 1);
     const float mean = next.x;
     const float rstd = next.y;
@@ -237,7 +240,7 @@ __global__ void __launch_bounds__(kThreads, kThreads == kGroupedThreads ? 2 : 1)
   const int elements = args.sums * args.columns;
   float* part = args.parts + static_cast<int64_t>(blockIdx.x) * elements;
   float* kept = groups.count == 1 ? part : room + static_cast<int64_t>(group) * elements;
-  if (mine) {
+  if (has_columns) {
     Store<V>(kept + column, dgamma);
     Store<V>(kept + args.columns + column, dbeta);
     if (args.sums == kMostSums) Store<V>(kept + 2 * args.columns + column, dbias);
